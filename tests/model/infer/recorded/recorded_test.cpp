@@ -50,6 +50,13 @@ const Fault kFaults[] = {
     // A wrong addend of the norms.
     {"llama_tied_bias", "llama", "fn normed(x, w) = rms_norm(x, w, cfg.eps)", "fn normed(x, w) = rms_norm(x, w, 0.01)",
      "model.layers.0", "model.layers.0.input_layernorm"},
+    // The addend of another family, a tenth of the right one.
+    {"llama_tied_bias", "llama", "fn normed(x, w) = rms_norm(x, w, cfg.eps)",
+     "fn normed(x, w) = rms_norm(x, w, cfg.eps * 0.1)", "model.layers.0", "model.layers.0.input_layernorm"},
+    // Another base of the rotation.
+    {"llama_tied_bias", "llama", "let plain = each(i, n / 2, rope_frequency(i, n, cfg.theta))",
+     "let plain = each(i, n / 2, rope_frequency(i, n, cfg.theta * 2.0))", "model.layers.0",
+     "model.layers.0.self_attn.o_proj"},
     // Pairs that are not adjacent: every product before the attention is right.
     {"llama_tied_bias", "llama", "fn turned(x, at, frequencies) = rope(x,",
      "fn turned(x, at, frequencies) = rope_halves(x,", "model.layers.0", "model.layers.0.self_attn.o_proj"},
