@@ -205,6 +205,16 @@ TEST(Tower, FewNumbersOfPatchesAreCompiled) {
   EXPECT_EQ(patches_of_step(1028, 4), 1280);
 }
 
+// They are parts of models: no file is read by them alone.
+TEST(Tower, FamiliesAreFoundByNameAndByTheirModels) {
+  const auto& library = *test_library();
+  const arch::FamilyRef tower = arch::tower_of(library, "Qwen2VLForConditionalGeneration");
+  ASSERT_TRUE(tower);
+  EXPECT_EQ(library.family(tower->name())->name(), tower->name());
+  EXPECT_EQ(std::ranges::count(library.family_names(), tower->name()), 0);
+  EXPECT_FALSE(arch::tower_of(library, "LlamaForCausalLM"));
+}
+
 TEST(Tower, OtherModelsReadNoPictures) {
   EXPECT_FALSE(arch::read_tower(test_library(), kFamilies / "llama"));
   const arch::Model blind = tiny_model();
