@@ -196,7 +196,7 @@ TEST_P(Towers, GeneratorsAndBatchesAgree) {
   EXPECT_EQ(answers[1].shared, std::ssize(s.prompt) - 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, Towers, testing::ValuesIn(cases()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Fixtures, Towers, testing::ValuesIn(cases()), [](const auto& one) { return one.param; });
 
 TEST(Tower, FewNumbersOfPatchesAreCompiled) {
   EXPECT_EQ(patches_of_step(4, 4), 64);
