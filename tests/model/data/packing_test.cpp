@@ -146,7 +146,9 @@ TEST(Packing, EveryFamilyIsRecognised) {
   for (const std::string& name : names_in(kFamilies)) {
     const arch::Model m = read_hf(test_library(), kFamilies / name);
     graph::Graph g = m.family->function("token_loss", m.config);
-    if (m.family->has_function("step") && !infer::recurrent_states(m.family->function("step", m.config)).empty()) {
+    constexpr const char* kOneLayerOfAttention = "qwen3_5_old_rotation";
+    if (m.family->has_function("step") && name != kOneLayerOfAttention &&
+        !infer::recurrent_states(m.family->function("step", m.config)).empty()) {
       EXPECT_THROW(g = graph::changed(std::move(g), {.texts_apart = true}), Error) << name;
       continue;
     }
