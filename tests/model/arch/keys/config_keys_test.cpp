@@ -67,7 +67,7 @@ json base_of(const Family& family) {
   // Without a pattern the class has layers with experts, which this family refuses.
   json base = family.name() == "nemotron_h" ? json{{"hybrid_override_pattern", "M*-M"}} : json::object();
   for (const lang::Attribute& a : family.declaration().attributes)
-    if (a.name == "hf_if") base[a.values.at(0)->text] = true;
+    if (a.name == "hf_if") base[a.values.at(0)->text] = family.name() == "granite_h_moe" ? json(8) : json(true);
   return base;
 }
 
