@@ -167,7 +167,11 @@ TEST_P(Families, ThroughBothKindsOfFiles) {
   const arch::Model plain = in_floats(m);
   write_hf(plain, folder / "hf");
   const arch::Model h = read_hf(test_library(), folder / "hf");
-  EXPECT_EQ(h.config, m.config);
+  // Of a model that sees pictures the folder has the text part alone, which may be another family.
+  if (h.family->name() == m.family->name())
+    EXPECT_EQ(h.config, m.config);
+  else
+    EXPECT_FALSE(m.family->has_function("step_seeing") == h.family->has_function("step_seeing"));
   for (const auto& [name, w] : m.weights) {
     EXPECT_EQ(h.weights.at(name).bytes, plain.weights.at(name).bytes) << name;
     if (!m.find(name)->gguf_minus_exp) {
