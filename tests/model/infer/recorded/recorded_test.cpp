@@ -45,7 +45,7 @@ const Fault kFaults[] = {
     {"gemma3", "gemma3", "", "", "", ""},
     {"encoder", "bert", "", "", "", ""},
     // Keys are normed with the queries' weights.
-    {"qwen3", "qwen3", "cfg.kv_heads, cfg.head_dim]), l.k_norm)", "cfg.kv_heads, cfg.head_dim]), l.q_norm)",
+    {"qwen3", "normed_heads", "cfg.kv_heads, cfg.head_dim]), l.k_norm)", "cfg.kv_heads, cfg.head_dim]), l.q_norm)",
      "model.layers.0", "model.layers.0.self_attn.o_proj"},
     // A wrong addend of the norms.
     {"llama_tied_bias", "llama", "fn normed(x, w) = rms_norm(x, w, cfg.eps)", "fn normed(x, w) = rms_norm(x, w, 0.01)",
