@@ -29,8 +29,11 @@ TEST(CheckFamily, AgreesOrNamesThePart) {
   EXPECT_FALSE(contains(good.out, "self_attn")) << "parts are listed where something differs: " << good.out;
 
   std::string text = read_file(kSource / "models" / "qwen3.lum", 1 << 20);
-  const std::string right = "cfg.heads, cfg.head_dim]), l.q_norm)";
-  text.replace(text.find(right), right.size(), "cfg.heads, cfg.head_dim]), l.q_norm) * 1.001");
+  text.insert(text.rfind('}'),
+              "  fn queries(l, h: f32[B, T, E]) {\n    let q = linear(h, l.wq)\n"
+              "    return normed(reshape(if cfg.bias then q + l.bq else q, [B, T, cfg.heads, cfg.head_dim]), l.q_norm) "
+              "* 1.001\n"
+              "  }\n");
   const fs::path wrong = fs::temp_directory_path() / "lumen-check-family.lum";
   write_file_atomic(wrong, text);
   const Outcome bad = check(wrong, "qwen3");
