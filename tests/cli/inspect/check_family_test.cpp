@@ -28,18 +28,15 @@ TEST(CheckFamily, AgreesOrNamesThePart) {
   EXPECT_TRUE(contains(good.out, "model.layers.1 ")) << good.out;
   EXPECT_FALSE(contains(good.out, "self_attn")) << "parts are listed where something differs: " << good.out;
 
-  std::string text = read_file(kSource / "models" / "qwen3.lum", 1 << 20);
-  text.insert(text.rfind('}'),
-              "  fn queries(l, h: f32[B, T, E]) {\n    let q = linear(h, l.wq)\n"
-              "    return normed(reshape(if cfg.bias then q + l.bq else q, [B, T, cfg.heads, cfg.head_dim]), l.q_norm) "
-              "* 1.001\n"
-              "  }\n");
+  std::string text = read_file(kSource / "models" / "llama.lum", 1 << 20);
+  const std::string right = "fn normed(x, w) = rms_norm(x, w, cfg.eps)";
+  text.replace(text.find(right), right.size(), "fn normed(x, w) = rms_norm(x, w, 0.01)");
   const fs::path wrong = fs::temp_directory_path() / "lumen-check-family.lum";
   write_file_atomic(wrong, text);
-  const Outcome bad = check(wrong, "qwen3");
+  const Outcome bad = check(wrong, "llama_tied_bias");
   EXPECT_EQ(bad.code, 5) << bad.error;
   EXPECT_TRUE(contains(bad.out, "<- first")) << bad.out;
-  EXPECT_TRUE(contains(bad.out, "the first difference is in 'model.layers.0.self_attn.o_proj'")) << bad.out;
+  EXPECT_TRUE(contains(bad.out, "the first difference is in 'model.layers.0.input_layernorm'")) << bad.out;
   fs::remove(wrong);
 }
 
