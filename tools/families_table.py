@@ -20,7 +20,7 @@ HEADER = re.compile(r"^model (\w+)\(cfg\) :(.*?)\{\s*$", re.M | re.S)
 
 
 def texts_of(attributes, name):
-    """The strings behind an attribute of a model."""
+    """The string values of an attribute of a model."""
     found = re.search(rf'(?:^|[,\s]){name} ((?:"[^"]*"\s*)+)', attributes)
     return re.findall(r'"([^"]*)"', found[1]) if found else []
 

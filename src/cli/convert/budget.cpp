@@ -80,7 +80,7 @@ class BudgetRun {
       }
     put(fmt::format("from {} to {} bytes, {:.3f} to {:.3f} bits per weight; {} bytes of them are not chosen\n", least,
                     most, 8.0 * least / p.weights(), 8.0 * most / p.weights(), p.fixed_bytes));
-    if (budget_.kind == model::compress::Budget::Kind::bytes || budget_.kind == model::compress::Budget::Kind::bits) {
+    if (budget_.limits_size()) {
       put(fmt::format("the budget is {} bytes\n", budget_.most_bytes(p.weights())));
       if (budget_.most_bytes(p.weights()) < least)
         throw Error(Exit::user, fmt::format("no choice fits: the least is {} bytes", least), less_bits());
@@ -101,7 +101,7 @@ class BudgetRun {
       measure(choice);
       if (!again(choice, k, &scale)) break;
     }
-    if (limits_size() && !cuts() && !try_without_fewest_bits()) return exit_code(Exit::interrupted);
+    if (budget_.limits_size() && !cuts() && !try_without_fewest_bits()) return exit_code(Exit::interrupted);
     if (!measure_compared()) return exit_code(Exit::interrupted);
     finish();
     return 0;
@@ -147,17 +147,14 @@ class BudgetRun {
 
   // What to do where even the smallest choice is too large.
   std::string less_bits() const {
-    const bool has_any = std::ranges::find(flags_.candidates, kAnyCandidates) != flags_.candidates.end();
-    return has_any || is_named(*candidates_.front())
-               ? "allow more, or name candidates of fewer bits"
-               : fmt::format(
-                     "allow more, or add --candidates {}: formats that fit rows of any length, but that Lumen "
-                     "alone reads",
-                     kAnyCandidates);
+    if (!flags_.candidates.empty() && !is_named(kGgufCandidates)) return "allow more, or name candidates of fewer bits";
+    return fmt::format(
+        "allow more, or add --candidates {}: formats that fit rows of any length, but that Lumen alone reads",
+        kAnyCandidates);
   }
 
-  bool is_named(const Format& f) const {
-    return std::ranges::find(flags_.candidates, f.name) != flags_.candidates.end();
+  bool is_named(const std::string& name) const {
+    return std::ranges::find(flags_.candidates, name) != flags_.candidates.end();
   }
 
   // Removes candidates that the strategy cannot produce.
@@ -171,7 +168,7 @@ class BudgetRun {
     std::erase_if(candidates_, [&](const FormatRef& f) {
       const std::optional<std::string> why = options_.method.strategy->refuses(*f, options_.numbers);
       if (!why) return false;
-      if (!is_named(*f)) {
+      if (!is_named(f->name)) {
         note(fmt::format("{} is no candidate for {}: {}", f->name, options_.method.strategy->name(), *why));
         return true;
       }
@@ -538,10 +535,6 @@ class BudgetRun {
     return true;
   }
 
-  bool limits_size() const {
-    return budget_.kind == model::compress::Budget::Kind::bytes || budget_.kind == model::compress::Budget::Kind::bits;
-  }
-
   // Beyond what the held-out text leaves uncertain, and where it matters.
   bool is_far_from_predicted() const {
     constexpr double kLeast = 0.01;  // nats: a percent of perplexity
@@ -568,7 +561,6 @@ class BudgetRun {
       } catch (const Error& e) {
         if (e.code() != Exit::user) throw;
         note(fmt::format("there is no choice without it: {}", e.what()));
-        scores_ = all;
         return true;
       }
       tell_choice(p, *choice);

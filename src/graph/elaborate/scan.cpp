@@ -216,7 +216,7 @@ std::shared_ptr<const Graph> Elaboration::chunk_of(const Expr& name, const Graph
     throw error_at(name.place,
                    fmt::format("'{}' gives {} values, a step of '{}' gives {}", fn.name, chunk.results.size(),
                                step.name, step.results.size()),
-                   "a chunk returns the carries behind its steps, then its outputs");
+                   "a chunk returns the carries after its steps, then its outputs");
   for (size_t k = 0; k < chunk.results.size(); ++k) {
     Type wanted = step[step.results[k]].type;
     if (k >= given.carries) {

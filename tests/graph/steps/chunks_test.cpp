@@ -1,4 +1,4 @@
-// Needs: cpu. Scans in chunks: the same function as step by step, and the same gradients, whatever the number of steps.
+// Needs: cpu. Scans in chunks: the same function as step by step, and the same gradients, for any number of steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -11,19 +11,18 @@
 namespace lumen::cli {
 namespace {
 
-constexpr double kMostBits = 16;         // of formats that are not named one by one
-constexpr double kLeastShare = 0.5;      // of the budget's bits
-constexpr double kTensorColumns = 1024;  // a row's length, for the bits of fields that belong to a row
+constexpr double kMostBits = 16;     // of formats that are not named one by one
+constexpr double kLeastShare = 0.5;  // of the budget's bits
+constexpr double kTypicalColumns = 1024;
 
-// Bits per weight of a row of typical length.
+// Bits per weight, with the fields of a row of typical length.
 double bits_of(const Format& f) {
-  return f.bits_per_weight() + 8.0 * double(f.row_bytes) / kTensorColumns;
+  return f.bits_per_weight() + 8.0 * double(f.row_bytes) / kTypicalColumns;
 }
 
 double least_bits(const model::compress::Budget& budget, int64_t weights) {
-  using Kind = model::compress::Budget::Kind;
-  if ((budget.kind != Kind::bytes && budget.kind != Kind::bits) || weights <= 0) return 0;
-  return kLeastShare * 8.0 * double(budget.most_bytes(weights)) / double(weights);
+  if (!budget.limits_size() || weights <= 0) return 0;
+  return kLeastShare * std::min(kMostBits, 8.0 * double(budget.most_bytes(weights)) / double(weights));
 }
 
 bool is_group(const std::string& name) {
@@ -82,11 +81,10 @@ std::vector<FormatRef> candidates_of(const FormatLibrary& formats, const std::ve
   };
   if (names.empty()) add_group(false);
   for (const std::string& name : names) {
-    if (is_group(name)) {
+    if (is_group(name))
       add_group(name == kAnyCandidates);
-      continue;
-    }
-    add(named_candidate(formats, name));
+    else
+      add(named_candidate(formats, name));
   }
   return out;
 }

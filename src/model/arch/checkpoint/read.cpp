@@ -448,15 +448,6 @@ nlohmann::json config_of(const std::string& config_path) {
   return config;
 }
 
-// The first of "architectures", or "".
-std::string architecture_of(const nlohmann::json& config) {
-  const auto architectures = config.find("architectures");
-  if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
-      !architectures->front().is_string())
-    return "";
-  return architectures->front().get<std::string>();
-}
-
 StreamedModel take_hf(const LibraryRef& library, const std::filesystem::path& folder, bool later) {
   const std::string config_path = (folder / "config.json").string();
   nlohmann::json config = config_of(config_path);

@@ -608,12 +608,15 @@ std::vector<std::string> write_hf_config(const Family& family, const graph::Conf
       });
 }
 
-FamilyRef family_of_config(const Library& library, const nlohmann::json& config) {
+std::string architecture_of(const nlohmann::json& config) {
   const nlohmann::json* names = find_path(config, "architectures");
-  const nlohmann::json* type = find_path(config, "model_type");
   const bool is_list = names && names->is_array() && !names->empty() && names->front().is_string();
-  return library.family_of_hf(is_list ? names->front().get<std::string>() : "",
-                              type && type->is_string() ? type->get<std::string>() : "",
+  return is_list ? names->front().get<std::string>() : "";
+}
+
+FamilyRef family_of_config(const Library& library, const nlohmann::json& config) {
+  const nlohmann::json* type = find_path(config, "model_type");
+  return library.family_of_hf(architecture_of(config), type && type->is_string() ? type->get<std::string>() : "",
                               [&](const std::string& key, const std::string& word) {
                                 const nlohmann::json* value = said_at(config, key);
                                 return value && has_word(*value, word);

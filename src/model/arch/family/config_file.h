@@ -29,6 +29,8 @@ std::vector<std::string> write_hf_config(const Family& family, const graph::Conf
 // The metadata key for a config key without a standard GGUF name.
 std::string own_gguf_key(const ConfigKey& key);
 
+// The first of "architectures" in config.json, or "".
+std::string architecture_of(const nlohmann::json& config);
 // The family that reads a Hugging Face folder whose config.json this is; of a bad file "" is the architecture.
 FamilyRef family_of_config(const Library& library, const nlohmann::json& config);
 // The family that reads a GGUF file: the named one (`lumen.family`), else by architecture and condition.

@@ -478,8 +478,8 @@ std::vector<std::string> Family::ignored(bool hf, const graph::Config& config) c
     const std::string inside = pattern.substr(begin + 1, end - begin - 1);
     const size_t dots = inside.find("..");
     const int64_t first = number(inside.substr(0, dots));
-    const int64_t behind = dots == std::string::npos ? first + 1 : number(inside.substr(dots + 2));
-    for (int64_t n = first; n < behind; ++n)
+    const int64_t limit = dots == std::string::npos ? first + 1 : number(inside.substr(dots + 2));
+    for (int64_t n = first; n < limit; ++n)
       out.push_back(pattern.substr(0, begin) + std::to_string(n) + pattern.substr(end + 1));
   }
   return out;

@@ -77,7 +77,7 @@ double Budget::most_score() const {
 }
 
 int64_t Budget::most_bytes(int64_t weights) const {
-  LUMEN_CHECK(kind == Kind::bytes || kind == Kind::bits);
+  LUMEN_CHECK(limits_size());
   const double bytes = kind == Kind::bits ? value * weights / 8 : value;
   return std::floor(std::min(bytes, 9e15));
 }

@@ -21,6 +21,7 @@ struct Budget {
 
   // Whether the score is limited and bytes are minimized, rather than the other way round.
   bool limits_score() const { return kind == Kind::divergence || kind == Kind::loss; }
+  bool limits_size() const { return kind == Kind::bytes || kind == Kind::bits; }
   double most_score() const;                  // nats; for a budget that limits scores
   int64_t most_bytes(int64_t weights) const;  // for one that limits bytes or bits
   std::string text() const;                   // in the syntax of parse_budget

@@ -17,7 +17,7 @@ namespace lumen::model::image {
 // How the size of a picture is chosen. Both sides become multiples of a square of merge x merge patches.
 enum class Sizing : uint8_t {
   by_area,     // keeps the ratio of the sides, between the least and the most pixels
-  square,      // `height` x `width`, whatever the ratio
+  square,      // `height` x `width`; the ratio of the sides may change
   by_longest,  // not enlarged; keeps the ratio of the sides, the longer of which has at most `longest` pixels
 };
 

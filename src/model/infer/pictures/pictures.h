@@ -43,7 +43,7 @@ class PictureBook {
     PictureRef picture;
     int64_t number = 0;
   };
-  std::optional<Row> find(text::TokenId id) const;  // nullopt for other ids, and pictures that nobody holds
+  std::optional<Row> find(text::TokenId id) const;  // nullopt for other ids, and pictures that no request holds
 
  private:
   struct Held {
@@ -53,7 +53,7 @@ class PictureBook {
   mutable std::mutex mutex_;
   std::unordered_map<text::TokenId, Held> rows_;
   std::vector<std::weak_ptr<const Picture>> pictures_;
-  size_t swept_ = 0;  // entries after the last removal of pictures that nobody holds
+  size_t swept_ = 0;  // entries after the last removal of pictures that no request holds
 };
 
 }  // namespace lumen::model::infer

@@ -19,7 +19,7 @@ class PicturePositions {
 
  private:
   std::vector<std::array<int32_t, 3>> at_;
-  std::vector<int32_t> next_;  // the position of a text's token behind each
+  std::vector<int32_t> next_;  // after each token, the position that a token of text would have
 };
 
 }  // namespace lumen::model::infer

@@ -143,7 +143,7 @@ void check_tokens(const LoadedModel& loaded, std::span<const text::TokenId> toke
     if (!is_picture(id))
       check_tokens(loaded.model(), {&id, 1});
     else
-      LUMEN_CHECK(loaded.pictures().find(id), "token {} is of a picture that nobody holds", id);
+      LUMEN_CHECK(loaded.pictures().find(id), "token {} is of a picture that no request holds", id);
   }
 }
 

@@ -41,6 +41,9 @@ TEST(Candidates, GroupsLeaveOutLessThanHalfOfTheBits) {
   EXPECT_GE(fewest_bits(candidates({"any"}, "6bpw")), 3);
   EXPECT_GE(fewest_bits(candidates({"any"}, "500KB")), 2);  // 4 bits for a million weights
   EXPECT_LT(fewest_bits(candidates({"q1_0", "q8_0"}, "4bpw")), 1.5) << "what is named stays";
+  // Budgets above the largest candidates leave those that budgets of 16 bits do.
+  EXPECT_EQ(candidates({}, "40bpw"), candidates({}, "16bpw"));
+  EXPECT_FALSE(candidates({}, "40bpw").empty());
 }
 
 TEST(Candidates, AnyHoldsNoFormatThatAnotherBeats) {
