@@ -4,6 +4,7 @@ prefixes in files after a restart.
 
 Usage: tests/cli/serve/recurrent_check.py LUMEN
 """
+import json
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,9 @@ REQUESTS = 8
 def look(lumen, work, family):
     shutil.copytree(FIXTURES / "families" / family, work / family)
     shutil.copy(FIXTURES / "encoders" / "pairs" / "tokenizer.json", work / family)  # requests are numbers; a server needs one
+    config = json.loads((work / family / "config.json").read_text())
+    config["max_position_embeddings"] = 256  # the fixtures' 64 is less than a few blocks of the prefix cache
+    (work / family / "config.json").write_text(json.dumps(config))
     flags = ("-m", family, "--parallel", 4, "--ctx-size", 1024, "--batch-invariant", "--prefix-cache", work / f"{family}-cache")
     s = serve_check.Served(lumen, work, *flags)
 

@@ -61,7 +61,7 @@ class Served:
         return json.loads(text)
 
     def raw(self, data, seconds=20, shut=False):
-        """What is heard by who says these bytes."""
+        """The bytes that the server answers to these bytes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as s:
             s.sendall(data)
             if shut:
@@ -75,7 +75,7 @@ class Served:
             return heard
 
     def metric(self, name):
-        found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", self.ask("/metrics")[2], re.M)
+        found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.ask("/metrics")[2], re.M)
         return float(found[1])
 
     def wait_for(self, name, value):
