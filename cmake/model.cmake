@@ -19,7 +19,7 @@ set(LUMEN_FLOORS_OF_MODEL
 lumen_external(TEXT_LIBRARIES SHARED PkgConfig::PCRE2 ${UTF8PROC_LIBRARY} INSIDE pcre2-8 utf8proc)
 lumen_external(DATA_LIBRARIES SHARED ZLIB::ZLIB Snappy::snappy PkgConfig::LZ4 PkgConfig::BROTLI ${ZSTD_LIBRARY}
                INSIDE z snappy lz4 brotlidec brotlienc brotlicommon zstd)
-lumen_external(IMAGE_LIBRARIES SHARED JPEG::JPEG PNG::PNG PkgConfig::WEBP INSIDE jpeg png16 webp z)
+lumen_external(IMAGE_LIBRARIES SHARED JPEG::JPEG PNG::PNG PkgConfig::WEBP INSIDE webp z OF_PROGRAMS jpeg png16)
 set(libraries_of_image ${IMAGE_LIBRARIES})
 set(libraries_of_text lumen_embedded_models ${TEXT_LIBRARIES})
 set(libraries_of_data lumen_embedded_data ${DATA_LIBRARIES})

@@ -6,9 +6,12 @@ set(portable_sources ${CMAKE_SOURCE_DIR}/cmake/portable)
 include(${portable_sources}/old_glibc.cmake)
 set(is_portable "$<BOOL:$<TARGET_PROPERTY:LUMEN_PORTABLE>>")
 
-# What a library needs: SHARED of the system, or INSIDE a portable program, archives.
+# What a library needs: SHARED of the system, or INSIDE a portable program, archives. OF_PROGRAMS are archives that
+# Debian compiles for programs alone: they reach stderr by its address, which a shared library cannot have and which the
+# older C library does not copy. They get a variable of ours instead (left_out_streams.c).
+find_program(OBJCOPY_PROGRAM objcopy REQUIRED)
 function(lumen_external out)
-  cmake_parse_arguments(PARSE_ARGV 1 wanted "" "" "SHARED;INSIDE")
+  cmake_parse_arguments(PARSE_ARGV 1 wanted "" "" "SHARED;INSIDE;OF_PROGRAMS")
   set(libraries "")
   foreach(library IN LISTS wanted_SHARED)
     list(APPEND libraries "$<$<NOT:${is_portable}>:${library}>")
@@ -16,6 +19,14 @@ function(lumen_external out)
   foreach(name IN LISTS wanted_INSIDE)
     find_library(ARCHIVE_${name} NAMES lib${name}.a HINTS ${LLVM_LIBRARY_DIRS} REQUIRED)
     list(APPEND libraries "$<${is_portable}:${ARCHIVE_${name}}>")
+  endforeach()
+  foreach(name IN LISTS wanted_OF_PROGRAMS)
+    find_library(ARCHIVE_${name} NAMES lib${name}.a REQUIRED)
+    file(MAKE_DIRECTORY ${portable_folder}/archives)
+    set(changed ${portable_folder}/archives/lib${name}.a)
+    execute_process(COMMAND ${OBJCOPY_PROGRAM} --redefine-sym stderr=lumen_standard_error ${ARCHIVE_${name}} ${changed}
+                    COMMAND_ERROR_IS_FATAL ANY)
+    list(APPEND libraries "$<${is_portable}:${changed}>")
   endforeach()
   set(${out} "${libraries}" PARENT_SCOPE)
 endfunction()
@@ -55,6 +66,7 @@ add_custom_command(OUTPUT ${portable_folder}/httplib/httplib.cc VERBATIM
   DEPENDS ${portable_sources}/httplib_source.sh)
 add_library(lumen_portable_parts OBJECT EXCLUDE_FROM_ALL
   ${portable_sources}/left_out.cpp ${portable_sources}/left_out_selection.cpp ${portable_sources}/left_out_terminal.c
+  ${portable_sources}/left_out_streams.c
   ${portable_sources}/fmt_inside.cpp
   ${portable_folder}/targets_left_out.c ${portable_folder}/httplib/httplib.cc)
 set_source_files_properties(${portable_folder}/httplib/httplib.cc PROPERTIES COMPILE_OPTIONS -w COMPILE_DEFINITIONS
