@@ -383,6 +383,22 @@ TEST(Tokenizer, UnknownPretokenizersTravelWhole) {
   EXPECT_EQ(Tokenizer::from_gguf(m).encode("안녕하세요 여러분"), t.encode("안녕하세요 여러분"));
 }
 
+// As Gemma's: runs of tabs are tokens after the scored ones, and scores would pair them.
+TEST(Tokenizer, WrittenMergesPairTokensOfTheModelAlone) {
+  file::GgufMetadata m;
+  m.set("tokenizer.ggml.model", std::string("llama"));
+  m.set("tokenizer.ggml.tokens", std::vector<std::string>{"<unk>", "<s>", "a", "b", "ab", "\t", "\t\t"});
+  m.set("tokenizer.ggml.scores", std::vector<float>{0, 0, -3, -4, -1, -1000, -1000});
+  m.set("tokenizer.ggml.token_type", std::vector<int32_t>{2, 3, 1, 1, 1, 4, 4});
+  m.set("tokenizer.ggml.add_space_prefix", false);
+  const Tokenizer t = Tokenizer::from_gguf(m);
+  ASSERT_EQ(t.encode("ab\t\tb"), (std::vector<TokenId>{4, 6, 3}));
+  const auto root = nlohmann::json::parse(t.to_json());
+  EXPECT_EQ(root["model"]["merges"], nlohmann::json::parse(R"([["a","b"]])"));
+  EXPECT_FALSE(root["model"]["vocab"].contains("\t"));
+  EXPECT_EQ(Tokenizer::from_json(t.to_json(), "again").encode("ab\t\tb"), t.encode("ab\t\tb"));
+}
+
 TEST(Tokenizer, CharactersAreTheirOwnTokens) {
   const Tokenizer t = Tokenizer::characters("hello 세계\n");
   EXPECT_EQ(t.size(), 8);  // newline, space, e h l o, two syllables

@@ -1,5 +1,6 @@
 // Writes a tokenizer as tokenizer.json, for other programs.
 #include <algorithm>
+#include <unordered_set>
 
 #include "base/structured/json.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
@@ -137,8 +138,16 @@ ordered_json write_model(const TokenizerParts& p) {
     model["vocab"] = std::move(entries);
     model["unk_token"] = unknown;
   } else {
+    // Merges that follow from scores also pair tokens that stand outside of the model's table. Such tokens are found in
+    // a text before anything is merged, and readers refuse merges of tokens that the table lacks.
+    const bool is_derived = p.kind == VocabularyKind::scored_pairs;
+    std::unordered_set<std::string_view> held;
+    for (const auto& [token, id] : entries) held.insert(token);
     ordered_json merges = ordered_json::array();
-    for (const auto& [left, right] : p.merges) merges.push_back({left, right});
+    for (const auto& [left, right] : p.merges) {
+      if (is_derived && !(held.contains(left) && held.contains(right) && held.contains(left + right))) continue;
+      merges.push_back({left, right});
+    }
     model["dropout"] = nullptr;
     model["unk_token"] = unknown;
     model["continuing_subword_prefix"] = text_or_null(p.continuing);
