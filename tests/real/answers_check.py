@@ -134,13 +134,16 @@ def recorded(file):
     return ids, rows.reshape(windows, length - 1 - first)
 
 
-def windows(lumen, work, model, network):
-    """Log probabilities of all tokens of a window, and its perplexity."""
+def windows(lumen, work, model, tokenizer, network):
+    """Log probabilities of all tokens of a window, and its perplexity. BOS takes the place of a window's first token."""
     text = work / "windows.txt"
     text.write_text((ROOT / "docs/guide/serving.md").read_text()[:16000])
     given = ["perplexity", "-m", model, "-f", text, "-c", WINDOW, "--chunks", WINDOWS, "--full", "--bos", "windows", "-q"]
     lumen_out(lumen, *given, "--exact", "--record-logits", work / "rows.bin")
     ids, rows = recorded(work / "rows.bin")
+    if tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id:
+        ids = ids.copy()
+        ids[:, 0] = tokenizer.bos_token_id
     farthest, nats, counted = 0.0, 0.0, 0
     for window, some in zip(ids, rows):
         theirs = log_probabilities(network, window.tolist())[: len(some)]
@@ -223,7 +226,7 @@ def main():
             tokenizer = AutoTokenizer.from_pretrained(work / "folder")
             for part, what in (("tokens", lambda: tokens(lumen, model, tokenizer, given.megabytes * 1e6)),
                                ("templates", lambda: templates(lumen, work, model, tokenizer)),
-                               ("windows", lambda: windows(lumen, work, model, network)),
+                               ("windows", lambda: windows(lumen, work, model, tokenizer, network)),
                                ("greedy", lambda: greedy(lumen, work, model, tokenizer, network))):
                 print(f"{name}: {part}: {what()}", flush=True)
 
