@@ -1,10 +1,12 @@
 #include "cli/convert/calibrated.h"
 
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/log.h"
+#include "base/messages/remaining_time.h"
 #include "base/stopwatch.h"
 #include "cli/convert/activations.h"
 #include "cli/convert/measured_result/measured_result.h"
@@ -198,14 +200,14 @@ bool run_by_layers(model::compress::ByLayers& run, const std::filesystem::path& 
   Progress progress;
   catch_interrupts();
   size_t first = SIZE_MAX;
+  std::optional<RemainingTime> time;
   const bool whole = run.run(
       [&](const model::compress::ByLayersProgress& p) {
         if (first == SIZE_MAX && p.part > 0)
           note(fmt::format("going on with part {} of {}, from '{}'", p.part + 1, p.parts, folder.string()));
         first = std::min(first, p.part);
-        const double done = p.part - first + p.share;
-        const double seconds = watch.seconds();
-        const double left = done > 0.05 ? seconds / done * (p.parts - first - done) : 0;
+        if (!time) time.emplace(p.parts);
+        const double left = time->left(p.part, p.share, watch.seconds());
         progress.update(fmt::format("quantize part {}/{} {:.0f}% {} | {:.0f} s left", p.part + 1, p.parts,
                                     100 * p.share, p.doing, left));
       },
