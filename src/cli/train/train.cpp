@@ -132,11 +132,14 @@ void take_machine_floats(run::Engine& engine, const model::arch::Library& librar
   if (!said.empty()) note(said);
 }
 
+std::string product_kind(const model::arch::Library& library, const model::recipe::Recipe& r) {
+  const graph::ProductType products = model::recipe::product_type(r, library.formats());
+  return products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar));
+}
+
 double product_ceiling(run::Engine& engine, const model::arch::Library& library, const model::recipe::Recipe& r,
                        const Shared& shared) {
-  const graph::ProductType products = model::recipe::product_type(r, library.formats());
-  return run::product_ceiling(engine, products.has_formats() ? "8 bit" : std::string(scalar_name(products.scalar)),
-                              shared.cache);
+  return run::product_ceiling(engine, product_kind(library, r), shared.cache);
 }
 
 // --memory: adapts the recipe so that the run fits into the limit. With several ranks the first one measures and sends
@@ -558,6 +561,9 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
+  options.higher_ceiling = [&] {
+    return run::higher_product_ceiling(engine, product_kind(*library, recipe), shared.cache);
+  };
   const model::train::LoopResult result = run_loop(trainer, options);
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);

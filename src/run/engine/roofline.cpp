@@ -232,21 +232,43 @@ Ceilings measure_ceilings(const CompileContext& context) {
   return c;
 }
 
-double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache) {
-  const std::unique_ptr<SealedFolder> opened = open_cache(cache, true);
-  SealedFolder& kept = *opened;
-  if (!kept.usable()) return 0;
-  const std::string key = hash_text(fmt::format("{} | {} | {} | {} threads", engine.device().describe(),
-                                                engine.device().identity(), kind, engine.threads()))
-                              .hex();
-  if (const double rate = std::strtod(kept.read("ceilings", key).c_str(), nullptr); rate > 0 && std::isfinite(rate))
+namespace {
+
+// The stored ceiling, and the folder that stores it.
+struct StoredCeiling {
+  StoredCeiling(Engine& engine, const std::string& kind, const std::string& cache) : folder(open_cache(cache, true)) {
+    if (!folder->usable()) return;
+    key = hash_text(fmt::format("{} | {} | {} | {} threads", engine.device().describe(), engine.device().identity(),
+                                kind, engine.threads()))
+              .hex();
+    rate = std::strtod(folder->read("ceilings", key).c_str(), nullptr);
+    if (!(rate > 0) || !std::isfinite(rate)) rate = 0;
+  }
+  double measure(Engine& engine, const std::string& kind) {
+    const Ceilings ceilings = engine.measure_ceilings();
+    rate = std::max(rate, ceilings.f32_flops);
+    for (const Ceilings::Row& row : ceilings.rows)
+      if (kind != "f32" && row.kind == kind) rate = std::max(rate, row.flops);
+    folder->write("ceilings", key, fmt::format("{}", rate));
     return rate;
-  const Ceilings ceilings = engine.measure_ceilings();
-  double best = ceilings.f32_flops;
-  for (const Ceilings::Row& row : ceilings.rows)
-    if (kind != "f32" && row.kind == kind) best = std::max(best, row.flops);
-  kept.write("ceilings", key, fmt::format("{}", best));
-  return best;
+  }
+
+  std::unique_ptr<SealedFolder> folder;
+  std::string key;
+  double rate = 0;  // 0: none
+};
+
+}  // namespace
+
+double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache) {
+  StoredCeiling stored(engine, kind, cache);
+  if (stored.rate > 0 || !stored.folder->usable()) return stored.rate;
+  return stored.measure(engine, kind);
+}
+
+double higher_product_ceiling(Engine& engine, const std::string& kind, const std::string& cache) {
+  StoredCeiling stored(engine, kind, cache);
+  return stored.folder->usable() ? stored.measure(engine, kind) : 0;
 }
 
 ProductTime time_product(Engine& engine, const FormatRef& format, const ProductShape& shape, bool exact,

@@ -291,6 +291,16 @@ class Loop {
     write_run_report(options_.out);
   }
 
+  // The step's operations per second over the device's peak; 0 where the peak is not known, or known to be too low.
+  double share_of_ceiling(double seconds) {
+    const auto share = [&] { return ceiling_ > 0 ? work_ / seconds / ceiling_ : 0; };
+    if (share() > 1 && options_.higher_ceiling && !measured_again_) {
+      measured_again_ = true;
+      ceiling_ = std::max(ceiling_, options_.higher_ceiling());
+    }
+    return share() <= 1 ? share() : 0;
+  }
+
   void show(const Trainer::Step& step) {
     recent_.push_back(step.loss);
     if (recent_.size() > RunState::kWindow) recent_.pop_front();
@@ -316,8 +326,7 @@ class Loop {
                                                            {"speed/tokens_per_second", step.tokens / seconds},
                                                            {"speed/memory_bytes", static_cast<double>(memory)}};
     std::string share;
-    if (options_.ceiling > 0) {
-      const double mfu = work_ / seconds / options_.ceiling;
+    if (const double mfu = share_of_ceiling(seconds); mfu > 0) {
       line["mfu"] = mfu;
       scalars.emplace_back("speed/mfu", mfu);
       share = fmt::format(" | MFU {:.0f} %", 100 * mfu);
@@ -354,6 +363,8 @@ class Loop {
   std::deque<double> recent_;
   const Stopwatch clock_;
   const double work_ = trainer_.work();  // of a step
+  double ceiling_ = options_.ceiling;
+  bool measured_again_ = false;
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;
   bool reads_next_ = false;  // while the next batch is read: if numbers break, that batch is skipped first

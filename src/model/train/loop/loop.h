@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "model/train/trainer/trainer.h"
@@ -23,6 +24,9 @@ struct LoopOptions {
   const std::atomic<bool>* stop = nullptr;  // set by a signal: save and return early
   std::string title = "train";              // first words of the live line
   double ceiling = 0;                       // peak operations per second of the device (product_ceiling); 0: not known
+  // Measures the peak again, and returns the higher one. Called once, when a step is faster than the peak: other work
+  // slowed the machine when it was measured.
+  std::function<double()> higher_ceiling = {};
 };
 
 struct LoopResult {
