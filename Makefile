@@ -57,6 +57,7 @@ test-real: lumen
 	$(PYTHON) tests/real/models_check.py build/lumen --all
 	$(PYTHON) tests/real/clients_check.py build/lumen
 	$(PYTHON) tests/real/answers_check.py build/lumen --megabytes 10
+	$(PYTHON) tools/run_docs.py --real build docs/guide/finetune.md
 
 # The tests against other projects' packages (tests/references.txt), fetched from PyPI into a folder of the build.
 REFERENCES = build/references

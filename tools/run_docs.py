@@ -7,7 +7,10 @@ For each Markdown file, in a fresh folder where `build` and the source folders a
   - `make X` lines must name a target of the Makefile; of these only `make demo` is run, by the Makefile's own command with
     few steps, because what follows it uses its files.
 
-Usage: tools/run_docs.py BUILD_FOLDER FILE.md...
+Blocks of "```sh real" need models that others trained (tools/real_models.sh) and take minutes. Only --real runs them, and
+nothing else then; without it they are counted.
+
+Usage: tools/run_docs.py [--real] BUILD_FOLDER FILE.md...
 """
 import re
 import subprocess
@@ -16,15 +19,15 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```", re.M | re.S)
 SAVE = re.compile(r"Save this as `([^`]+)`")
 
 
 def blocks(text: str):
-    """(language, content, the paragraph before) of each fenced block."""
+    """(language, whether it needs a real model, content, the paragraph before) of each fenced block."""
     for match in BLOCK.finditer(text):
         before = text[: match.start()].rstrip().rsplit("\n\n", 1)[-1]
-        yield match.group(1), match.group(2), before
+        yield match.group(1), match.group(2).strip() == "real", match.group(3), before
 
 
 SHORT_DEMO = "--steps 20 --tuning-steps 4 --sample 20"
@@ -42,14 +45,15 @@ def make_line(line: str) -> tuple[str, str | None]:
     return (f"{command.group(1)} {SHORT_DEMO}", None) if command else ("", "the target demo runs nothing")
 
 
-def run_file(document: Path, build: Path) -> tuple[int, list[str]]:
-    ran, failures = 0, []
+def run_file(document: Path, build: Path, real: bool) -> tuple[int, int, list[str]]:
+    """Blocks run, blocks of the other kind, failures."""
+    ran, left, failures = 0, 0, []
     with tempfile.TemporaryDirectory(prefix="lumen-docs-") as folder:
         work = Path(folder)
         (work / "build").symlink_to(build)
         for name in ("formats", "models", "recipes", "data", "docs", "src", "apps", "tests", "tools", "include", "examples", "README.md"):
             (work / name).symlink_to(ROOT / name)
-        for language, content, before in blocks(document.read_text()):
+        for language, is_real, content, before in blocks(document.read_text()):
             if found := SAVE.search(before):
                 path = work / found.group(1)
                 if not path.resolve().is_relative_to(work.resolve()):
@@ -58,6 +62,9 @@ def run_file(document: Path, build: Path) -> tuple[int, list[str]]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content)
             if language != "sh":
+                continue
+            if is_real != real:
+                left += 1
                 continue
             lines = content.splitlines()
             for i, line in enumerate(lines):
@@ -73,18 +80,20 @@ def run_file(document: Path, build: Path) -> tuple[int, list[str]]:
             ran += 1
             if done.returncode != 0:
                 failures.append(f"{document}: exit {done.returncode} from\n{script}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    return ran, failures
+    return ran, left, failures
 
 
 def main() -> int:
-    build, documents = Path(sys.argv[1]).resolve(), [Path(p) for p in sys.argv[2:]]
+    real = sys.argv[1] == "--real"
+    build, documents = Path(sys.argv[1 + real]).resolve(), [Path(p) for p in sys.argv[2 + real :]]
     failures: list[str] = []
     total = 0
     for document in documents:
-        ran, wrong = run_file(document, build)
+        ran, left, wrong = run_file(document, build, real)
         total += ran
         failures += wrong
-        print(f"{document}: {ran} blocks run, {len(wrong)} failures", flush=True)
+        others = f", {left} {'without' if real else 'of'} real models not run" if left else ""
+        print(f"{document}: {ran} blocks run, {len(wrong)} failures{others}", flush=True)
     for failure in failures:
         print(failure)
     if total == 0:

@@ -33,6 +33,18 @@ TEST(Divergence, FromRecordedLogits) {
   EXPECT_GE(other.most, other.p99);
   EXPECT_GE(other.p99, other.median);
   EXPECT_NEAR(other.ratio, perplexity(second, text, o).value / perplexity(first, text, o).value, 1e-3);
+  // Tokens that count, and those that do not, together are all.
+  PerplexityOptions some = o, rest = o;
+  for (int i = 0; i < 40; ++i) {
+    some.counted.push_back(i % 8 == 5);
+    rest.counted.push_back(i % 8 != 5);
+  }
+  const Divergence counted = divergence(second, text, some, folder / "a.kl");
+  const Divergence left = divergence(second, text, rest, folder / "a.kl");
+  EXPECT_EQ(counted.tokens, 5);
+  EXPECT_EQ(left.tokens, 10);
+  EXPECT_NEAR(5 * counted.mean + 10 * left.mean, 15 * other.mean, 1e-9);
+  EXPECT_GT(std::abs(counted.mean - left.mean), 1e-3);
   // Another text, another window, a cut file.
   std::vector<text::TokenId> changed = text;
   changed[9] = (changed[9] + 1) % 11;

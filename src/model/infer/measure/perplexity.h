@@ -36,6 +36,7 @@ struct PerplexityOptions {
   bool exact = false;
   graph::ProductType products = {};  // rounding of product operands when logits are recorded or compared
   bool bos = false;                  // the first token of every window is replaced by the tokenizer's BOS
+  std::vector<bool> counted = {};    // divergences: by token, whether the prediction after it counts; empty: all do
 };
 
 struct Perplexity {

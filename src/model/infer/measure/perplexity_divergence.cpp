@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/file/file.h"
 #include "base/threads/team.h"
@@ -202,8 +203,9 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<text::TokenId
   Header header{};
   struct Figures {
     double divergence = 0, nats = 0, recorded_nats = 0;
-    bool same_top = false;
+    bool same_top = false, counts = true;
   };
+  LUMEN_CHECK(options.counted.empty() || options.counted.size() == text.size());
   std::vector<Figures> window;
   DivergenceSum sum;
   RowVisit visit;
@@ -231,10 +233,13 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<text::TokenId
       if (r.logs[v] > r.logs[top]) top = v;
       if (code(v) > code(recorded_top)) recorded_top = v;
     }
-    window[r.slot] = {kl, -r.logs[r.next], -recorded(r.next), top == recorded_top};
+    const int64_t place = r.number / scored_rows(header) * header.length + header.first + r.slot;
+    const bool counts = options.counted.empty() || options.counted[place];
+    window[r.slot] = {kl, -r.logs[r.next], -recorded(r.next), top == recorded_top, counts};
   };
   visit.end_of_window = [&] {
-    for (const Figures& f : window) sum.add(f.divergence, f.same_top, f.nats, f.recorded_nats);
+    for (const Figures& f : window)
+      if (f.counts) sum.add(f.divergence, f.same_top, f.nats, f.recorded_nats);
   };
   visit.progress = progress;
   each_row(source_of(loaded, options), text, options, &header, visit);

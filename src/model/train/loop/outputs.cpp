@@ -151,7 +151,8 @@ recipe::Provenance provenance_of(const Trainer& trainer, const arch::Model& mode
   return from;
 }
 
-// The distance of a merged file from the trained model, on validation data.
+// The distance of a merged file from the trained model, on the tokens of validation data that count in the loss: what
+// fills rows up would count as much as answers otherwise.
 infer::Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& record) {
   const arch::Model base = trainer.model();
   const data::Batches& batches = trainer.batches();
@@ -160,6 +161,8 @@ infer::Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path
   options.length = rows.length;
   options.full = true;
   options.exact = true;
+  for (const float weight : rows.weights) options.counted.push_back(weight > 0);
+  if (std::ranges::find(options.counted, true) == options.counted.end()) options.counted = {};
   // Both in the precision of the run, so that only weights differ.
   options.products = product_type(trainer.recipe(), base.family->library().formats());
   const std::vector<text::TokenId> text(rows.tokens.begin(), rows.tokens.end());
