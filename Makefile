@@ -57,6 +57,8 @@ test-real: lumen
 	$(PYTHON) tests/real/models_check.py build/lumen --all
 	$(PYTHON) tests/real/clients_check.py build/lumen
 	$(PYTHON) tests/real/answers_check.py build/lumen --megabytes 10
+	$(PYTHON) tests/real/finetune_check.py build/lumen
+	$(PYTHON) tests/real/finetune_check.py build/lumen qwen2.5-coder-0.5b --rows 8 --steps 6
 	$(PYTHON) tools/run_docs.py --real build docs/guide/finetune.md
 
 # The tests against other projects' packages (tests/references.txt), fetched from PyPI into a folder of the build.
