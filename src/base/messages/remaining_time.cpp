@@ -21,13 +21,13 @@ double RemainingTime::left(int64_t part, double share, double seconds) {
   const double spent = seconds - begin_;
   const int64_t after = parts_ - part - 1;
   if (part > first_) {
-    const double each = begin_ / static_cast<double>(part - first_);
-    return std::max(0.0, each - spent) + each * static_cast<double>(after);
+    const double each = begin_ / double(part - first_);
+    return std::max(0.0, each - spent) + each * double(after);
   }
   const double moved = share - points_.front().share, passed = seconds - points_.front().seconds;
   if (moved <= 0 || passed <= 0) return 0;
   const double rest = (1 - share) * passed / moved;
-  return rest + (spent + rest) * static_cast<double>(after);
+  return rest + (spent + rest) * double(after);
 }
 
 }  // namespace lumen

@@ -142,6 +142,11 @@ double product_ceiling(run::Engine& engine, const model::arch::Library& library,
   return run::product_ceiling(engine, product_kind(library, r), shared.cache);
 }
 
+double higher_product_ceiling(run::Engine& engine, const model::arch::Library& library, const model::recipe::Recipe& r,
+                              const Shared& shared) {
+  return run::higher_product_ceiling(engine, product_kind(library, r), shared.cache);
+}
+
 // --memory: adapts the recipe so that the run fits into the limit. With several ranks the first one measures and sends
 // its choice to the others.
 void take_limit(run::Engine& engine, const Shared& shared, const model::arch::LibraryRef& library,
@@ -561,9 +566,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.ceiling = product_ceiling(engine, *library, recipe, shared);
-  options.higher_ceiling = [&] {
-    return run::higher_product_ceiling(engine, product_kind(*library, recipe), shared.cache);
-  };
+  options.higher_ceiling = [&] { return higher_product_ceiling(engine, *library, recipe, shared); };
   const model::train::LoopResult result = run_loop(trainer, options);
   if (flags.explain && is_first(flags)) std::fputs(trainer.explain().c_str(), stderr);
   return hand_over(engine, trainer, flags, out, result);
