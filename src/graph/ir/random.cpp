@@ -2,6 +2,10 @@
 // second round keeps streams of different keys from being permutations of each other.
 #include "graph/ir/random.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "base/wider_vectors.h"
 #include "graph/ir/eval.h"
 
 namespace lumen::graph {
@@ -17,8 +21,11 @@ constexpr Round kRounds[] = {{17, 0xed5ad4bb}, {11, 0xac4c1b51}, {15, 0x31848bab
 constexpr int kLastShift = 14;
 constexpr uint32_t kGolden = 0x9e3779b9;
 
-uint32_t scramble(uint32_t x) {
-  for (const Round& r : kRounds) x = (x ^ (x >> r.shift)) * r.multiplier;
+// Without a loop, so that loops over many numbers become vectors.
+[[gnu::always_inline]] inline uint32_t scramble(uint32_t x) {
+  static_assert(std::size(kRounds) == 3);
+  const auto round = [](uint32_t y, const Round& r) { return (y ^ (y >> r.shift)) * r.multiplier; };
+  x = round(round(round(x, kRounds[0]), kRounds[1]), kRounds[2]);
   return x ^ (x >> kLastShift);
 }
 
@@ -42,9 +49,18 @@ float uniform_random(uint32_t seed, uint32_t salt, uint64_t element) {
   return (random_bits(seed, salt, element) >> 8) * 0x1p-24f;
 }
 
+LUMEN_WIDER_VECTORS
 void uniform_randoms(uint32_t seed, uint32_t salt, std::span<float> out) {
   const uint32_t key = scramble(seed ^ scramble(salt + kGolden));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = (scramble(scramble(uint32_t(i) ^ key) + key) >> 8) * 0x1p-24f;
+  // A number of turns that is known makes vectors of a loop.
+  constexpr size_t kTogether = 16;
+  for (size_t first = 0; first < out.size(); first += kTogether) {
+    float some[kTogether];
+    // 24 bits are exact as signed numbers, too, whose conversion has an instruction everywhere.
+    for (size_t k = 0; k < kTogether; ++k)
+      some[k] = float(int32_t(scramble(scramble(uint32_t(first + k) ^ key) + key) >> 8)) * 0x1p-24f;
+    std::copy_n(some, std::min(kTogether, out.size() - first), out.data() + first);
+  }
 }
 
 uint32_t seed_as(uint32_t seed, uint32_t salt, uint32_t with) {

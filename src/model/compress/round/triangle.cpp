@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/threads/team.h"
+#include "base/wider_vectors.h"
 
 namespace lumen::model::compress {
 namespace {
@@ -14,19 +15,12 @@ constexpr int64_t kWide = 256;  // columns per task of an update: with kBlock ro
 constexpr int64_t kRows = 4;    // of the register tile
 constexpr int64_t kLanes = 4, kVectors = 2;
 
-// The widest vectors of the processor. Nothing is contracted or reassociated, so all variants give the same bits.
-// Dispatch runs before the thread sanitizer is initialized, so its builds do without.
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-#define LUMEN_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define LUMEN_WIDEST
-#endif
-
 typedef double Vector __attribute__((vector_size(kLanes * sizeof(double)), aligned(8), may_alias));
 
 // a[4][8] -= r[4][depth] b[depth][8]
-LUMEN_WIDEST void subtract_tile(double* a, int64_t a_line, const double* r, int64_t r_line, const double* b,
-                                int64_t b_line, int64_t depth) {
+LUMEN_WIDER_VECTORS
+void subtract_tile(double* a, int64_t a_line, const double* r, int64_t r_line, const double* b, int64_t b_line,
+                   int64_t depth) {
   Vector sums[kRows][kVectors];
   for (int64_t i = 0; i < kRows; ++i)
     for (int64_t v = 0; v < kVectors; ++v) sums[i][v] = *reinterpret_cast<Vector*>(a + i * a_line + v * kLanes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "base/check.h"
 #include "model/infer/sample/race.h"
@@ -19,28 +20,28 @@ Outline::Outline(std::span<const float> logits, std::span<const float> peaks, co
     : best_(known.front().logit) {
   const size_t stride = std::max<size_t>(1, peaks.size() / kSampled);
   stride_ = double(stride);
-  std::vector<float> sample(size_t(Race::kGroup) * (peaks.size() / stride + 1));
+  const auto sample = std::make_unique_for_overwrite<float[]>(size_t(Race::kGroup) * (peaks.size() / stride + 1));
   size_t count = 0;
   for (size_t g = stride / 2; g < peaks.size(); g += stride) {
     if (!(peaks[g] >= least)) continue;
     float room[Race::kGroup];
     const float* const x = logits_of_group(logits, hidden, g, room);
-    std::copy_n(x, Race::kGroup, sample.data() + count);
+    std::copy_n(x, Race::kGroup, sample.get() + count);
     count += size_t(Race::kGroup);
   }
-  sample.resize(count);
+  const std::span<const float> sampled(sample.get(), count);
   const LogitRange in{least, float(known.back().logit)};
-  step_ = std::max(best_ - double{least_above(sample, in)}, 1e-6) / kSteps;
+  step_ = std::max(best_ - double{least_above(sampled, in)}, 1e-6) / kSteps;
   std::vector<uint32_t> counts(kSteps + 2, 0);  // the last is of other tokens
   const auto top = float(best_), each = float(1 / step_);
-  count_steps(sample, in, top, each, counts);
+  count_steps(sampled, in, top, each, counts);
   tokens_.resize(kSteps + 1);
   masses_.resize(kSteps + 1);
   variances_.resize(kSteps + 1);
-  for (int i = 0; i <= kSteps; ++i) {
+  double weight = stride_ * std::exp(-0.5 * step_);  // of one in the sample
+  const double lighter = std::exp(-step_);
+  for (int i = 0; i <= kSteps; ++i, weight *= lighter) {
     tokens_[i] = counts[i] * stride_;
-    if (counts[i] == 0) continue;
-    const double weight = stride_ * std::exp(-(i + 0.5) * step_);  // of one in the sample
     masses_[i] = counts[i] * weight;
     variances_[i] = masses_[i] * weight * (1 - 1 / stride_);
   }

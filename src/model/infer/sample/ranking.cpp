@@ -17,6 +17,16 @@ constexpr size_t kGrowth = 8;
 constexpr size_t kRun = 32;      // logits compared at once
 constexpr size_t kSmall = 4096;  // vocabularies up to this size are sorted as a whole
 
+// The largest of numbers i, i + stride, .. for each i < stride; all numbers if there are fewer.
+std::vector<float> largest_of_strides(std::span<const float> numbers, size_t stride) {
+  std::vector<float> out(numbers.begin(), numbers.begin() + std::ptrdiff_t(std::min(stride, numbers.size())));
+  for (size_t first = stride; first < numbers.size(); first += stride) {
+    const size_t count = std::min(stride, numbers.size() - first);
+    for (size_t i = 0; i < count; ++i) out[i] = std::max(out[i], numbers[first + i]);
+  }
+  return out;
+}
+
 }  // namespace
 
 Ranking::Ranking(std::span<const float> logits, const TokenSet& barred,
@@ -382,13 +392,16 @@ Ranking::Bounds Ranking::total_within(double temperature) {
   return {low * scale, std::max(low, high) * scale};
 }
 
-// A lower bound of the k-th best logit. The k-th largest peak is one; of more tokens than there are groups, a sample
+// A lower bound of the k-th best logit. The k-th largest peak is one, and nearly as good is the k-th largest of some
+// peaks that are each the largest of a few, which is found sooner; of more tokens than there are groups, a sample
 // says about where it is, and a count whether this is right.
 float Ranking::bound_of_best(size_t most) {
   constexpr size_t kSampled = 64;  // groups
+  constexpr size_t kForEach = 4;   // numbers that are looked at, for each of the best
   std::vector<float> some;
-  if (most < peaks().size()) {
-    some = peaks_;
+  const bool is_of_peaks = most < peaks().size();
+  if (is_of_peaks) {
+    some = largest_of_strides(peaks_, kForEach * most);
   } else {
     const size_t stride = std::max<size_t>(1, peaks_.size() / kSampled);
     for (size_t g = stride / 2; g < peaks_.size(); g += stride) {
@@ -397,13 +410,12 @@ float Ranking::bound_of_best(size_t most) {
       some.insert(some.end(), x, x + Race::kGroup);
     }
   }
-  const double share =
-      most < peaks_.size() ? double(most) / double(some.size()) : 1.2 * double(most) / double(logits_.size());
-  const auto at = size_t(std::ceil(share * double(some.size())));
+  const double share = 1.2 * double(most) / double(logits_.size());
+  const auto at = is_of_peaks ? most : size_t(std::ceil(share * double(some.size())));
   if (at == 0 || at > some.size()) return least_;
   std::nth_element(some.begin(), some.begin() + std::ptrdiff_t(at - 1), some.end(), std::greater<>());
   const float bound = std::max(least_, some[at - 1]);
-  const bool is_enough = most < peaks_.size() || moments_of(logits_, hidden_, bound, 0).count >= double(most);
+  const bool is_enough = is_of_peaks || moments_of(logits_, hidden_, bound, 0).count >= double(most);
   return is_enough ? bound : least_;
 }
 

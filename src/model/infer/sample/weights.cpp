@@ -9,15 +9,8 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/wider_vectors.h"
 #include "model/infer/sample/race.h"
-
-// Uses wider vectors if the processor has them, by the same operations with the same bits. (The resolver of function
-// versions runs before a sanitizer's runtime starts.)
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define LUMEN_WIDER_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define LUMEN_WIDER_VECTORS
-#endif
 
 namespace lumen::model::infer {
 namespace {
@@ -131,59 +124,89 @@ struct Moments {
   }
 };
 
-// What one token adds to sums.
-struct Parts {
-  float all, near, far, moment;
-  [[gnu::always_inline]] Parts operator+(const Parts& o) const {
-    return {all + o.all, near + o.near, far + o.far, moment + o.moment};
-  }
-};
+// What passes add up besides the sum of all weights. Upper ends of ranges and moments matter for typical sampling only.
+enum class Adds : uint8_t { nothing, ranges, moments };
 
 // Sums of several groups by lane: adding the lanes up costs as much as a sixth of a group's weights.
 struct LaneSums {
   static constexpr int kMostGroups = 8;
   int groups = 0;
-  float near[kLanes] = {}, far[kLanes] = {}, moment[kLanes] = {};
+  float all[kLanes] = {}, near[kLanes] = {}, far[kLanes] = {}, moment[kLanes] = {};
 
+  template <Adds kAdds>
   [[gnu::always_inline]] void move_to(WeightSums& sums) {
-    sums.near += sum_of_lanes(near);
-    sums.far += sum_of_lanes(far);
-    sums.moment += sum_of_lanes(moment);
+    sums.all += sum_of_lanes(all);
+    if constexpr (kAdds != Adds::nothing) {
+      sums.near += sum_of_lanes(near);
+      sums.far += sum_of_lanes(far);
+    }
+    if constexpr (kAdds == Adds::moments) sums.moment += sum_of_lanes(moment);
     *this = {};
   }
 };
 
-// The upper ends of ranges and moments matter for typical sampling only.
-template <bool kRanges, bool kTops, bool kMoments>
-[[gnu::always_inline]] inline double add_group(const float* x, const Weighing& h, float factor, float bound,
-                                               LaneSums& lanes) {
-  float all[kLanes];
+// The larger of two numbers that are not positive. By bits: a comparison may become a mask for all that follows.
+[[gnu::always_inline]] inline float nearer_to_zero(float a, float b) {
+  const auto of_a = std::bit_cast<uint32_t>(a), of_b = std::bit_cast<uint32_t>(b);
+  return std::bit_cast<float>(of_a < of_b ? of_a : of_b);
+}
+
+// Weights below exp(-kDepth) count as that. `kIsCut`: logits below h.least, which is not so deep, count as nothing.
+template <Adds kAdds, bool kIsCut>
+[[gnu::always_inline]] inline void add_group(const float* x, const Weighing& h, float factor, LaneSums& lanes) {
 #pragma omp simd
   for (size_t k = 0; k < kLanes; ++k) {
-    const Parts parts = sum_of_lane<kLanes>(
-        [&](size_t i, auto) __attribute__((always_inline)) {
-          const float a = x[i], down = a - h.best;
-          const float w = if_true(a >= bound, power_of_two(down * factor));
-          Parts p{w, 0, 0, 0};
-          if constexpr (kRanges && kTops) {
-            p.near = if_true((a >= h.near.low) & (a <= h.near.high), w);
-            p.far = if_true((a >= h.far.low) & (a <= h.far.high), w);
-          } else if constexpr (kRanges) {
-            p.near = if_true(a >= h.near.low, w);
-            p.far = if_true(a >= h.far.low, w);
-          }
-          if constexpr (kMoments) p.moment = w * (down > kLeastLogit ? down : kLeastLogit);
-          return p;
-        },
-        k);
-    all[k] = parts.all;
-    if constexpr (kRanges) {
-      lanes.near[k] += parts.near;
-      lanes.far[k] += parts.far;
+    float all = lanes.all[k], near = lanes.near[k], far = lanes.far[k], moment = lanes.moment[k];
+    const auto add = [&](float a) __attribute__((always_inline)) {
+      const float y = nearer_to_zero((a - h.best) * factor, kLowest);
+      float w = power_of_two(y);
+      if constexpr (kIsCut) w = if_true(a >= h.least, w);
+      all += w;
+      if constexpr (kAdds == Adds::moments) {
+        near = ((a >= h.near.low) & (a <= h.near.high)) ? near + w : near;
+        far = ((a >= h.far.low) & (a <= h.far.high)) ? far + w : far;
+        moment += w * y;
+      } else if constexpr (kAdds == Adds::ranges) {
+        near = a >= h.near.low ? near + w : near;
+        far = a >= h.far.low ? far + w : far;
+      }
+    };
+    static_assert(kGroup == 8 * kLanes);
+    add(x[k]);
+    add(x[k + kLanes]);
+    add(x[k + 2 * kLanes]);
+    add(x[k + 3 * kLanes]);
+    add(x[k + 4 * kLanes]);
+    add(x[k + 5 * kLanes]);
+    add(x[k + 6 * kLanes]);
+    add(x[k + 7 * kLanes]);
+    lanes.all[k] = all;
+    if constexpr (kAdds != Adds::nothing) {
+      lanes.near[k] = near;
+      lanes.far[k] = far;
     }
-    if constexpr (kMoments) lanes.moment[k] += parts.moment;
+    if constexpr (kAdds == Adds::moments) lanes.moment[k] = moment;
   }
-  return sum_of_lanes(all);
+}
+
+template <Adds kAdds, bool kIsCut>
+[[gnu::always_inline]] inline WeightSums add_groups(std::span<const float> logits, std::span<const float> peaks,
+                                                    const Weighing& how, float bound, const TokenSet& hidden,
+                                                    size_t begin, size_t end) {
+  const Weighing h = how;
+  const float factor = h.scale * kLog2E;
+  WeightSums sums;
+  LaneSums lanes;
+  for (size_t g = begin; g < end; ++g) {
+    if (!(peaks[g] >= bound)) continue;
+    float room[kGroup];
+    add_group<kAdds, kIsCut>(group_logits(logits, hidden, g, room), h, factor, lanes);
+    if (++lanes.groups == LaneSums::kMostGroups) lanes.move_to<kAdds>(sums);
+  }
+  lanes.move_to<kAdds>(sums);
+  sums.moment /= factor;
+  if constexpr (kAdds == Adds::nothing) sums.near = sums.far = sums.all;
+  return sums;
 }
 
 // Bit r of bits[k]: whether number k + r * kLanes is in `outer` but not in `inner`. Adds the number of those in
@@ -261,29 +284,16 @@ LUMEN_WIDER_VECTORS
 WeightSums sum_weights(std::span<const float> logits, std::span<const float> peaks, const Weighing& how,
                        const TokenSet& hidden, size_t begin, size_t end) {
   LUMEN_CHECK(std::ssize(peaks) == groups_of(logits.size()) && end <= peaks.size());
-  const Weighing h = how;
-  const float factor = h.scale * kLog2E, bound = std::max(h.least, least_that_counts(h.best, h.scale));
-  const bool has_tops = h.near.high < kMostLogit || h.far.high < kMostLogit;
-  const bool has_ranges = has_tops || h.near.low > -kMostLogit || h.far.low > -kMostLogit;
-  WeightSums sums;
-  LaneSums lanes;
-  for (size_t g = begin; g < end; ++g) {
-    if (!(peaks[g] >= bound)) continue;
-    float room[kGroup];
-    const float* const x = group_logits(logits, hidden, g, room);
-    if (h.moments)
-      sums.all += add_group<true, true, true>(x, h, factor, bound, lanes);
-    else if (has_tops)
-      sums.all += add_group<true, true, false>(x, h, factor, bound, lanes);
-    else if (has_ranges)
-      sums.all += add_group<true, false, false>(x, h, factor, bound, lanes);
-    else
-      sums.all += add_group<false, false, false>(x, h, factor, bound, lanes);
-    if (++lanes.groups == LaneSums::kMostGroups) lanes.move_to(sums);
-  }
-  lanes.move_to(sums);
-  if (!h.moments && !has_ranges) sums.near = sums.far = sums.all;
-  return sums;
+  const float depth = least_that_counts(how.best, how.scale), bound = std::max(how.least, depth);
+  const bool is_cut = how.least > depth, has_tops = how.near.high < kMostLogit || how.far.high < kMostLogit;
+  const bool has_ranges = how.near.low > -kMostLogit || how.far.low > -kMostLogit;
+  const auto add = [&]<Adds kAdds>() __attribute__((always_inline)) {
+    return is_cut ? add_groups<kAdds, true>(logits, peaks, how, bound, hidden, begin, end)
+                  : add_groups<kAdds, false>(logits, peaks, how, bound, hidden, begin, end);
+  };
+  if (how.moments || has_tops) return add.template operator()<Adds::moments>();
+  if (has_ranges) return add.template operator()<Adds::ranges>();
+  return add.template operator()<Adds::nothing>();
 }
 
 LUMEN_WIDER_VECTORS

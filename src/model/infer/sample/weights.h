@@ -39,10 +39,12 @@ struct Weighing {
 };
 
 // Sums of weights; each weight and each sum has a relative error of at most kWeightError. Logits are finite or
-// -infinity; weights below exp(-kDepth) count as 0, so that `all` may lack that much for each token.
+// -infinity. In a group that has heavier tokens, weights below exp(-kDepth) count as that, those of hidden tokens, too;
+// other groups count as nothing. So sums may be off by that much for each token.
 struct WeightSums {
   double all = 0, near = 0, far = 0;  // of all logits, and of those in the ranges
-  double moment = 0;                  // if asked for: of weight * (logit - best), within kWeightError of its magnitude
+  double moment = 0;  // if asked for: of weight * (logit - best), within kWeightError of its magnitude, and kDepth /
+                      // scale times as much for each token that is so light
 };
 constexpr double kWeightError = 2e-5;
 constexpr double kDepth = 25;

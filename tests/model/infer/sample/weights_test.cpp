@@ -55,7 +55,7 @@ TEST(Weights, SumsAreThoseOfExp) {
       for (const size_t begin : {size_t{0}, row.peaks.size() / 2}) {
         const WeightSums got = sum_weights(row.logits, row.peaks, how, row.hidden, begin, row.peaks.size());
         WeightSums want;
-        double magnitude = 0, count = 0;
+        double magnitude = 0;
         for (size_t i = begin * Race::kGroup; i < n; ++i) {
           if (row.hidden.has(i) || !(row.logits[i] >= how.least)) continue;
           const double x = double{row.logits[i]} - how.best, w = std::exp(x * how.scale);
@@ -64,13 +64,13 @@ TEST(Weights, SumsAreThoseOfExp) {
           if (how.far.has(row.logits[i])) want.far += w;
           want.moment += w * x;
           magnitude += w * std::fabs(x);
-          count += 1;
         }
-        const double light = count * std::exp(-kDepth);
+        const double light = double((row.peaks.size() - begin) * Race::kGroup) * std::exp(-kDepth);
         EXPECT_NEAR(got.all, want.all, kWeightError * want.all + light) << n << " " << scale;
         EXPECT_NEAR(got.near, want.near, kWeightError * want.near + light) << n << " " << scale;
         EXPECT_NEAR(got.far, want.far, kWeightError * want.far + light) << n << " " << scale;
-        EXPECT_NEAR(got.moment, want.moment, kWeightError * magnitude + 45 * light) << n << " " << scale;
+        EXPECT_NEAR(got.moment, want.moment, kWeightError * magnitude + light * (45 + kDepth / scale))
+            << n << " " << scale;
       }
     }
   }
