@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "model/infer/sample/race_entry.h"
 #include "model/infer/sample/ranking.h"
 #include "model/infer/sample/weights.h"
 
@@ -458,12 +459,9 @@ void DistantRow::keep_typical(double share) {
 
 // --- The draw: the winner of a race (race.h), decided by the groups that lead where all tokens in doubt take part
 
-struct DistantRow::Entry {
-  double low = 0, high = 0;  // of the ratio: without and with the tokens in doubt
-  double seen = 0;           // of the ratio of visible_, with them
-  Candidate token{-1, -1};   // its winner
-  bool is_sure = false;      // whether the winner is the same whichever of them are kept
-  bool is_known = false;     // whether all of its tokens are
+struct DistantRow::Entry : RaceEntry {
+  double seen = 0;        // of the ratio of visible_, with the tokens in doubt
+  bool is_known = false;  // whether all of its tokens are
 };
 
 DistantRow::Entry DistantRow::enter(int64_t group, const Race& race, double temperature) const {
@@ -472,10 +470,8 @@ DistantRow::Entry DistantRow::enter(int64_t group, const Race& race, double temp
     const bool is_removed = std::ranges::count(removed_, c.id) > 0;
     if (c.id / Race::kGroup == group && !is_removed && far_.has(c)) tokens.push_back(c);
   };
-  Entry out;
-  const auto weight = [&](const Candidate& c) { return std::exp((c.logit - top_.front().logit) / temperature); };
-  const double number = race.of_group(group);
-  out.is_known = is_complete_ || groups_.contains(group);
+  const auto weigh = [&](const Candidate& c) { return std::exp((c.logit - top_.front().logit) / temperature); };
+  double seen = 0;
   if (is_complete_) {
     std::ranges::for_each(top_, add);
   } else {
@@ -484,24 +480,16 @@ DistantRow::Entry DistantRow::enter(int64_t group, const Race& race, double temp
         const auto id = text::TokenId(group * Race::kGroup + int64_t(i));
         if (visible_.has(id)) add({id, found->second[i]});
       }
-    for (const Candidate& c : tokens) out.seen += weight(c) / number;
+    for (const Candidate& c : tokens) seen += weigh(c);
     std::ranges::for_each(extra_, add);
   }
   std::sort(tokens.begin(), tokens.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-  double best = -1, best_in_doubt = -1;
-  for (const Candidate& c : tokens) {
-    const double w = weight(c), own = w / race.of_token(c.id);
-    out.high += w / number;
-    if (!near_.has(c)) {
-      best_in_doubt = std::max(best_in_doubt, own);
-      continue;
-    }
-    out.low += w / number;
-    if (own <= best) continue;
-    best = own;
-    out.token = c;
-  }
-  out.is_sure = best > best_in_doubt;
+  Entry out{enter_race(race, group, tokens, weigh, [&](const Candidate& c) { return near_.has(c); })};
+  // What is not known is added to it.
+  out.low = std::max(out.low, 0.0);
+  out.high = std::max(out.high, 0.0);
+  out.seen = seen / race.of_group(group);
+  out.is_known = is_complete_ || groups_.contains(group);
   return out;
 }
 

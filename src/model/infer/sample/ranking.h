@@ -22,6 +22,7 @@
 #include "model/infer/sample/logit_row.h"
 #include "model/infer/sample/outline.h"
 #include "model/infer/sample/race.h"
+#include "model/infer/sample/race_entry.h"
 #include "model/infer/sample/token_set.h"
 #include "model/infer/sample/weights.h"
 
@@ -151,9 +152,7 @@ class Ranking {
   void refine();
   void settle();
 
-  // A group in a race: bounds of its ratio, and its own winner.
-  struct Entry;
-  Entry enter(int64_t group, std::span<const float> logits, const Race& race, double temperature) const;
+  RaceEntry enter(int64_t group, std::span<const float> logits, const Race& race, double temperature) const;
   Candidate winner_of_list(std::vector<Candidate> tokens, const Race& race, double temperature) const;
   std::optional<Candidate> winner_of_whole(const Race& race, double temperature);
   Candidate winner_of_narrowed(const Race& race, double temperature) const;

@@ -16,14 +16,7 @@ int64_t group_of(const Candidate& c) {
 
 }  // namespace
 
-struct Ranking::Entry {
-  double low = -1, high = -1;  // of the ratio: without and with the tokens in doubt
-  Candidate token{-1, -1};     // its winner
-  bool is_sure = true;         // whether the winner is the same whichever of them are kept
-};
-
-Ranking::Entry Ranking::enter(int64_t group, std::span<const float> logits, const Race& race,
-                              double temperature) const {
+RaceEntry Ranking::enter(int64_t group, std::span<const float> logits, const Race& race, double temperature) const {
   std::vector<Candidate> tokens;
   tokens.reserve(Race::kGroup);
   const auto add = [&](const Candidate& c) {
@@ -35,30 +28,9 @@ Ranking::Entry Ranking::enter(int64_t group, std::span<const float> logits, cons
     if (group_of(c) == group) add(c);
   if (tokens.size() > unchanged)
     std::sort(tokens.begin(), tokens.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-  double low = 0, high = 0, best = -1, best_in_doubt = -1;
-  std::vector<double> weights;
-  weights.reserve(tokens.size());
-  for (const Candidate& c : tokens) {
-    weights.push_back(weight_of(c, temperature));
-    high += weights.back();
-    if (!cut_ || cut_->near.has(c.logit)) low += weights.back();
-  }
-  Entry out;
-  if (tokens.empty()) return out;
-  const double number = race.of_group(group);
-  out.low = low / number;
-  out.high = high / number;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    const bool is_in_doubt = cut_ && !cut_->near.has(tokens[i].logit);
-    double& most = is_in_doubt ? best_in_doubt : best;
-    if (weights[i] / race.least_of_token(tokens[i].id) <= most) continue;
-    const double own = weights[i] / race.of_token(tokens[i].id);
-    if (own <= most) continue;
-    most = own;
-    if (!is_in_doubt) out.token = tokens[i];
-  }
-  out.is_sure = best > best_in_doubt;
-  return out;
+  return enter_race(
+      race, group, tokens, [&](const Candidate& c) { return weight_of(c, temperature); },
+      [&](const Candidate& c) { return !cut_ || cut_->near.has(c.logit); });
 }
 
 Candidate Ranking::winner(const Race& race, double temperature) {
@@ -129,12 +101,12 @@ std::optional<Candidate> Ranking::winner_of_whole(const Race& race, double tempe
       if (group_of(c) == int64_t(g)) sum += weight_of(c, temperature);
     return sum / race.of_group(int64_t(g));
   };
-  Entry lead = enter(int64_t(start), logits_of(start), race, temperature);
+  RaceEntry lead = enter(int64_t(start), logits_of(start), race, temperature);
   size_t leader = start;
   double rival = -1;  // the largest upper bound of the ratios of the others
   for (size_t g = 0; g < most.size(); ++g) {
     if (g == start || bounds[g] < 0 || bounds[g] * unit < lead.low || bound_of(g) < lead.low) continue;
-    Entry entry = enter(int64_t(g), logits_of(g), race, temperature);
+    RaceEntry entry = enter(int64_t(g), logits_of(g), race, temperature);
     if (entry.low > lead.low || (entry.low == lead.low && g < leader)) {
       std::swap(entry, lead);
       leader = g;
@@ -148,13 +120,13 @@ std::optional<Candidate> Ranking::winner_of_whole(const Race& race, double tempe
 Candidate Ranking::winner_of_narrowed(const Race& race, double temperature) const {
   const Narrowed& n = *narrowed_;
   if (n.front.empty() || n.race_key != race.key() || n.temperature != temperature) throw Undecided();
-  Entry lead;
+  RaceEntry lead;
   double bound = std::numeric_limits<double>::infinity();  // of the ratios of other groups with all their tokens
   for (const Narrowed::Group& group : n.front) {
     double sum = 0;
     for (size_t i = 0; i < group.logits.size(); ++i) sum += weight_of({0, group.logits[i]}, temperature);
     bound = std::min(bound, sum / race.of_group(group.number));
-    Entry entry = enter(group.number, group.logits, race, temperature);
+    RaceEntry entry = enter(group.number, group.logits, race, temperature);
     if (entry.low > lead.low) lead = std::move(entry);
   }
   if (!n.has_others) return lead.token;
