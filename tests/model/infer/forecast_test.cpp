@@ -2,6 +2,7 @@
 // memory of the process while long prompts and many sequences are computed.
 #include "model/infer/session/forecast.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -47,6 +48,38 @@ std::vector<text::TokenId> text(int64_t count) {
   std::vector<text::TokenId> tokens;
   for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<text::TokenId>(i * 29 % 64));
   return tokens;
+}
+
+// Bytes that a program and the inputs that are its own take; inputs that others share are `there`.
+int64_t taken_by(const graph::Graph& graph, int64_t rows, const std::vector<std::string>& there) {
+  run::CompileOptions options;
+  options.symbols = {{"R", rows}};
+  const auto program = engine().compile(graph, options);
+  int64_t bytes = program->arena_bytes();
+  for (const std::string& name : program->input_names())
+    if (std::ranges::find(there, name) == there.end()) bytes += graph::byte_size(program->input_type(name));
+  return bytes;
+}
+
+// Rows that stay on the device are looked at again by programs with arenas and inputs of their own.
+TEST(Forecast, CountsFurtherLooksAtRows) {
+  const arch::FamilyRef family = test_library()->family("llama");
+  graph::Config config = wide_model().config;
+  config["vocab"] = 6000;
+  const arch::Model m = initialise(family, config, 3);
+  const LoadedModel loaded(engine(), m);
+  const Narrowing narrowing(6000, Narrowing::Rows::one);
+  const arch::Library& library = family->library();
+  const int64_t further = further_bytes(loaded, narrowing, 1);
+  const int64_t want = taken_by(FurtherRows::looking(library, narrowing), 1, {Narrowing::kLogits}) +
+                       taken_by(FurtherRows::counting(library, narrowing), 1, {Narrowing::kLogits, Narrowing::kMasks});
+  EXPECT_GE(further, want);
+  EXPECT_LE(further, want + 16 * 512);
+  SessionOptions options = {.context = 256, .chunk = 8};
+  const int64_t without = forecast(loaded, options).work, without_many = forecast_many(loaded, options).work;
+  options.narrow = Narrow::always;
+  EXPECT_GE(forecast(loaded, options).work, without + further);
+  EXPECT_GE(forecast_many(loaded, options).work, without_many + further);
 }
 
 TEST(Forecast, CountsCachesInTheirFormat) {

@@ -38,6 +38,14 @@ std::vector<const TokenSet*> masks_of(std::span<const What> which, int64_t rows)
 
 }  // namespace
 
+graph::Graph FurtherRows::looking(const arch::Library& library, const Narrowing& narrowing) {
+  return narrowing.masked(library);
+}
+
+graph::Graph FurtherRows::counting(const arch::Library& library, const Narrowing& narrowing) {
+  return Tallying::graph(library, narrowing);
+}
+
 FurtherRows::Program FurtherRows::compiled(const graph::Graph& graph, int64_t rows,
                                            const run::DeviceTensorRef& masks) const {
   run::CompileOptions options;
@@ -64,9 +72,9 @@ FurtherRows::OfRows& FurtherRows::of_rows(int64_t rows) {
   const auto found = by_rows_.find(rows);
   if (found != by_rows_.end()) return found->second;
   OfRows made;
-  made.look = compiled(narrowing_.masked(library_), rows, nullptr);
+  made.look = compiled(looking(library_, narrowing_), rows, nullptr);
   made.masks = made.look.in.at(Narrowing::kMasks);
-  made.count = compiled(Tallying::graph(library_, narrowing_), rows, made.masks);
+  made.count = compiled(counting(library_, narrowing_), rows, made.masks);
   return by_rows_.emplace(rows, std::move(made)).first->second;
 }
 

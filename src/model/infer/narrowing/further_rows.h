@@ -19,6 +19,9 @@ class FurtherRows {
   FurtherRows(run::Engine& engine, const arch::Library& library, const Narrowing& narrowing)
       : engine_(engine), library_(library), narrowing_(narrowing) {}
 
+  // The graphs that are compiled for the rows of steps: for look(), and for count(), which has the same masks.
+  static graph::Graph looking(const arch::Library& library, const Narrowing& narrowing);
+  static graph::Graph counting(const arch::Library& library, const Narrowing& narrowing);
   // Compiles what steps with so many rows may need; false if that is done.
   bool prepare(int64_t rows);
   // `logits`: f32 [rows, vocabulary], of which each row is asked for once at most. Results are in the order of `which`.

@@ -1,6 +1,9 @@
 #include "model/infer/session/forecast.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
 
 #include "base/printable.h"
 #include "base/round_up.h"
@@ -12,11 +15,12 @@ namespace {
 
 constexpr int64_t kAlignment = 512;  // of allocations, at most
 
-// Bytes of the inputs that are uploaded for each run of a step.
-int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
+// Bytes of the inputs that are uploaded for each run of a step; those that are `there` already are not counted.
+int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols,
+                    const std::set<std::string, std::less<>>& there = {}) {
   int64_t bytes = 0;
   for (const graph::ValueId v : step.inputs())
-    if (step[v].attributes.role == graph::Role::data)
+    if (step[v].attributes.role == graph::Role::data && !there.contains(step[v].attributes.name))
       bytes += round_up(graph::byte_size(graph::bind(step[v].type, symbols)), kAlignment);
   return bytes;
 }
@@ -49,6 +53,16 @@ MemoryForecast& MemoryForecast::operator+=(const MemoryForecast& other) {
   return *this;
 }
 
+int64_t further_bytes(const LoadedModel& loaded, const Narrowing& narrowing, int64_t rows) {
+  const arch::Library& library = loaded.model().family->library();
+  run::CompileOptions compile;
+  compile.symbols = {{"R", rows}};
+  const graph::Graph look = FurtherRows::looking(library, narrowing), count = FurtherRows::counting(library, narrowing);
+  return loaded.engine().arena_bytes(look, compile) + input_bytes(look, compile.symbols, {Narrowing::kLogits}) +
+         loaded.engine().arena_bytes(count, compile) +
+         input_bytes(count, compile.symbols, {Narrowing::kLogits, Narrowing::kMasks});
+}
+
 int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options) {
   int64_t bytes = 0;
   for (const graph::ValueId v : step.inputs()) {
@@ -75,7 +89,9 @@ MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given, 
     steps.push_back(plan.symbols);
     steps.back()["T"] = steps.back()["R"] = tokens;
   }
-  return of_steps(loaded, options, plan.graph, steps);
+  MemoryForecast out = of_steps(loaded, options, plan.graph, steps);
+  if (plan.narrowing) out.work += further_bytes(loaded, *plan.narrowing, 1);
+  return out;
 }
 
 MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& given, ManyLimits limits) {
@@ -83,13 +99,18 @@ MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& gi
   limits = many_limits(loaded, options, limits);
   const StepPlan plan = plan_many(loaded, options, limits);
   std::vector<graph::Bindings> steps;
+  std::set<int64_t> rows;  // that may be looked at again
   for (const ManySession::Shape& shape : ManySession::shapes(options, limits, mixes_prompts(loaded, options))) {
     steps.push_back(plan.symbols);
     steps.back()["B"] = shape.sequences;
     steps.back()["T"] = shape.tokens;
     steps.back()["R"] = shape.rows();
+    if (!shape.all) rows.insert(shape.rows());
   }
-  return of_steps(loaded, options, plan.graph, steps);
+  MemoryForecast out = of_steps(loaded, options, plan.graph, steps);
+  for (const int64_t r : plan.narrowing ? rows : std::set<int64_t>())
+    out.work += further_bytes(loaded, *plan.narrowing, r);
+  return out;
 }
 
 void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options,

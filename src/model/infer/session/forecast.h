@@ -22,6 +22,9 @@ MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& options
 // The memory of a ManySession.
 MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& options, ManyLimits limits = {});
 
+// What looking again at so many rows of logits takes, which stay on the device (FurtherRows). It is counted in `work`.
+int64_t further_bytes(const LoadedModel& loaded, const Narrowing& narrowing, int64_t rows);
+
 // Bytes of a graph's states (KV caches).
 int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options);
 // Error (exit 3) if the device's memory is too small: for the caches, unless `cache_is_there` (already allocated), and
