@@ -15,6 +15,7 @@ import json
 import os
 import sys
 
+import latest_cases
 import safetensors.torch
 import torch
 import transformers as t
@@ -582,6 +583,8 @@ case("glm4v_moe")(lambda: seeing(t.Glm4vMoeForConditionalGeneration, t.Glm4vMoeC
                                   "routed_scaling_factor": 1.3, "first_k_dense_replace": 1, "rope_parameters": rope("default", partial_rotary_factor=0.5, mrope_section=[1, 1, 1])},
                                  {**VISION, "out_hidden_size": 32}))
 
+latest_cases.add(case, SMALL, rope, experts)
+
 
 def settle(model):
     """Weights large enough that nothing is negligible, exact in bf16."""
@@ -615,7 +618,7 @@ def make(name, folder):
     renames = more.get("under", {})
 
     def renamed(key):
-        for old, new in renames.items():
+        for old, new in {**renames, **more.get("named", {})}.items():
             key = key.replace(old, new)
         return key
 
@@ -634,6 +637,9 @@ def make(name, folder):
     for extra in ("generation_config.json",):
         if os.path.exists(f"{path}/{extra}"):
             os.remove(f"{path}/{extra}")
+    if "weights" in more:
+        weights = more["weights"](safetensors.torch.load_file(f"{path}/model.safetensors"))
+        safetensors.torch.save_file(weights, f"{path}/model.safetensors", {"format": "pt"})
     if renames:
         weights = safetensors.torch.load_file(f"{path}/model.safetensors")
         safetensors.torch.save_file({renamed(k): w for k, w in weights.items()}, f"{path}/model.safetensors", {"format": "pt"})

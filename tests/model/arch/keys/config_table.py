@@ -24,6 +24,10 @@ NAMES = {int: "int", float: "float", bool: "bool", str: "str", list: "list", dic
 # Keys of released files that the class does not take, because it knows one value of them only.
 RELEASED = {"hunyuan_dense": {"rope_parameters.alpha": {"float"}}, "hunyuan_moe": {"rope_parameters.alpha": {"float"}},
             "ministral3": {"rope_parameters.llama_4_scaling_beta": {"float"}, "rope_parameters.max_position_embeddings": {"int"}},
+            "mistral4": {"rope_parameters.llama_4_scaling_beta": {"float"}, "rope_parameters.max_position_embeddings": {"int"}},
+            "phimoe": {"rope_parameters.short_mscale": {"float"}, "rope_parameters.long_mscale": {"float"}},
+            "kimi_linear": {"linear_attn_config.full_attn_layers": {"list"}, "linear_attn_config.kda_layers": {"list"}, "linear_attn_config.head_dim": {"int"},
+                            "linear_attn_config.num_heads": {"int"}, "linear_attn_config.short_conv_kernel_size": {"int"}},
             "deepseek_v3": {"scoring_func": {"str"}}, "axk1": {"scoring_func": {"str"}}, "exaone_moe": {"scoring_func": {"str"}}}
 # Configurations of transformers whose model is another family's class. The keys of the published code stand in REMOTE.
 BORROWED = {"exaone": ("ExaoneConfig", "LlamaForCausalLM")}
