@@ -91,7 +91,8 @@ def shape(r, fields):
 
 def drawn(r, cls):
     """A configuration: numbers that fit, and of everything else now and then another value."""
-    fields = {f: cls.__dataclass_fields__[f].type for f in cls.__dataclass_fields__}
+    # A class takes fields of its base away by an error in their place.
+    fields = {f: cls.__dataclass_fields__[f].type for f in cls.__dataclass_fields__ if not isinstance(vars(cls).get(f), AttributeError)}
     known = set(fields) | set(cls.attribute_map)
     n = shape(r, known)
     layers, context = n["num_hidden_layers"], n["max_position_embeddings"]
@@ -126,10 +127,58 @@ def drawn(r, cls):
         if key not in c and kind in (bool, "bool", bool | None) and r.random() < 0.15 and key not in (
                 "use_cache", "output_hidden_states", "return_dict", "is_encoder_decoder", "output_router_logits", "output_attentions"):
             c[key] = r.random() < 0.5
-    if "q_lora_rank" in fields and cls.__name__.startswith("Deepseek") and r.random() < 0.4:
+    if "q_lora_rank" in fields and "index_topk" not in fields and cls.__name__.startswith("Deepseek") and r.random() < 0.4:
         c["q_lora_rank"] = None
     fit(r, c, fields, n)
+    fit_indexers(r, c, fields, n)
+    fit_rotation(r, c, cls, n)
     return c
+
+
+def fit_indexers(r, c, fields, n):
+    """Indexers choose fewer keys than there are positions; of many heads, so that equal scores are rare. Kimi's delta rule."""
+    layers = n["num_hidden_layers"]
+    if "index_topk" in fields:
+        c.pop("layer_types", None)
+        c.update(index_topk=r.choice([3, 6, 40]), index_n_heads=16, index_head_dim=r.choice([8, 12]))
+        if "indexer_types" in fields:
+            c["indexer_types"] = ["full"] + [r.choice(["full", "shared"]) for _ in range(layers - 1)]
+        if "gated_norm_rank" in fields:
+            c["gated_norm_rank"] = r.choice([3, 5])
+            if r.random() < 0.5:
+                c.update(n_group=None, topk_group=None)
+    if "linear_num_heads" in fields or "layer_group_size" in fields:  # Kimi's delta rule
+        c["layer_types"] = [r.choice(["linear_attention", "full_attention"]) for _ in range(layers)]
+        if "linear_num_heads" in fields:
+            c.update(linear_num_heads=r.choice([2, 3]), linear_head_dim=r.choice([6, 8]), linear_conv_kernel_dim=r.choice([3, 4]))
+            c["q_lora_rank"] = r.choice([None, n["q_lora_rank"]])
+        else:
+            c.update(layer_group_size=r.choice([2, 3]), head_dim=r.choice([6, 8]), short_conv_kernel_size=r.choice([3, 4]), kda_lower_bound=r.choice([-5.0, -2.0]))
+    if "linear_allow_neg_eigval" in fields:
+        # Equal sizes of queries, keys and values: the class writes their convolutions as three equal parts.
+        keys, width = r.choice([1, 2]), r.choice([6, 8])
+        c.update(linear_num_key_heads=keys, linear_num_value_heads=keys, linear_key_head_dim=width, linear_value_head_dim=width)
+        if layers == 1:
+            c["num_hidden_layers"] = layers = 2
+        c["layer_types"] = r.sample(["linear_attention", "full_attention"] + [r.choice(["linear_attention", "full_attention"]) for _ in range(layers - 2)], k=layers)
+
+
+def fit_rotation(r, c, cls, n):
+    """Keys of rotation that single classes demand."""
+    if cls.__name__ in ("Ministral3Config", "Mistral4Config") and r.random() < 0.7:
+        c["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": r.choice([2.0, 4.0]), "original_max_position_embeddings": r.choice([4, 8]), "beta_fast": 32.0,
+                                "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": r.choice([0.1, 0.3])}
+    if cls.__name__ == "PhimoeConfig" and c.get("rope_parameters", {}).get("rope_type") != "default":
+        rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": r.choice([16, 64]), "short_mscale": 1.2, "long_mscale": r.choice([1.2, 1.4])}
+        for key in ("short_factor", "long_factor"):
+            rope[key] = [round(1 + r.random() * 4, 2) for _ in range(c["hidden_size"] // c["num_attention_heads"] // 2)]
+        c["rope_parameters"] = rope
+    if cls.__name__ == "OlmoHybridConfig":
+        c["rope_parameters"] = {"rope_type": "default", "rope_theta": r.choice([None, 1e4, 500.0])}
+    if cls.__name__ == "MiMoV2FlashConfig":
+        c.update(num_attention_heads=4, num_key_value_heads=r.choice([1, 2]), head_dim=r.choice([12, 16]), v_head_dim=r.choice([6, 8]), attention_value_scale=r.choice([0.707, None, 1.3]),
+                 layer_types=[r.choice(["sliding_attention", "full_attention"]) for _ in range(n["num_hidden_layers"])], sliding_window=r.choice([3, 6, 11]),
+                 rope_parameters={k: {"rope_type": "default", "rope_theta": r.choice([1e4, 300.0]), "partial_rotary_factor": 0.334} for k in ("full_attention", "sliding_attention")})
 
 
 def fit(r, c, fields, n):

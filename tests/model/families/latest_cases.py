@@ -49,3 +49,32 @@ def add(case, small, rope, experts):
         lambda: t.KimiLinearForCausalLM(t.KimiLinearConfig(
             **kimi, q_lora_rank=10, model_max_length=64, num_shared_experts=2, num_experts_per_token=2, num_experts=8, num_expert_group=2, first_k_dense_replace=2,
             linear_attn_config={"full_attn_layers": [2, 3], "kda_layers": [1], "head_dim": 6, "num_heads": 4, "short_conv_kernel_size": 3})))
+
+    # Indexers, of which the number of keys they choose is less than that of positions; with many heads equal scores are rare.
+    indexed = dict(**latent, q_lora_rank=14, n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1, index_topk=4, index_head_dim=12, index_n_heads=16)
+    scored = (attention + "q_a_proj.weight", attention + "kv_a_proj_with_mqa.weight", attention + "o_proj.weight", "model.layers.1.mlp.gate.weight")
+    case("deepseek_v32", scored)(lambda: t.DeepseekV32ForCausalLM(t.DeepseekV32Config(**indexed, n_group=2, topk_group=1, first_k_dense_replace=1, rope_parameters=rope(
+        "yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0))))
+    case("glm_moe_dsa", scored)(lambda: t.GlmMoeDsaForCausalLM(t.GlmMoeDsaConfig(**indexed, first_k_dense_replace=1, indexer_types=["full", "shared", "full"])))
+    case("glm_moe_dsa_every", config=lambda c: {**{k: v for k, v in c.items() if k != "indexer_types"}, "index_topk_freq": 2, "index_skip_topk_offset": 1})(
+        lambda: t.GlmMoeDsaForCausalLM(t.GlmMoeDsaConfig(**indexed, first_k_dense_replace=0, index_topk_freq=2, index_skip_topk_offset=1)))
+    case("axk2", (attention + "o_proj.weight", "model.layers.1.input_layernorm.norm.weight"), named={".mlp.fc1.": ".W_down."})(
+        lambda: t.AXK2ForCausalLM(t.AXK2Config(**indexed, gated_norm_rank=5)))
+    case("axk2_groups")(lambda: t.AXK2ForCausalLM(t.AXK2Config(**{**indexed, "n_routed_experts": 8}, gated_norm_rank=3, n_group=4, topk_group=2, tie_word_embeddings=True)))
+
+    ling = {k: v for k, v in kimi.items() if k != "num_hidden_layers"}
+    inner = "model.layers.0.attention."
+    case("bailing_hybrid", (inner + "f_proj.weight", inner + "g_proj.weight", inner + "A_log", "model.layers.2.attention.g_proj.weight", "model.layers.2.attention.dense.weight"),
+         named={**forget, ".self_attn.o_proj.": ".attention.dense.", "self_attn.": "attention."}, stacked=experts(**EXPERTS))(
+        lambda: t.BailingHybridForCausalLM(t.BailingHybridConfig(
+            **ling, num_hidden_layers=4, model_max_length=64, num_shared_experts=1, num_experts_per_token=2, num_experts=8, num_expert_group=2, topk_group=1, head_dim=8, layer_group_size=3,
+            first_k_dense_replace=1)))
+    case("bailing_hybrid_unbounded")(lambda: t.BailingHybridForCausalLM(t.BailingHybridConfig(
+        **ling, num_hidden_layers=2, q_lora_rank=10, model_max_length=64, num_shared_experts=2, num_experts_per_token=2, num_experts=6, num_expert_group=1, topk_group=1, head_dim=6,
+        layer_group_size=2, first_k_dense_replace=0, kda_safe_gate=False)))
+    mimo = dict(**{**small, "num_hidden_layers": 4, "num_key_value_heads": 1}, head_dim=12, v_head_dim=6, sliding_window=6, moe_intermediate_size=12, n_routed_experts=6, num_experts_per_tok=2)
+    case("mimo_v2_flash", (attention + "k_proj.weight", attention + "attention_sink_bias", "model.layers.0.self_attn.v_proj.weight", "model.layers.1.mlp.gate.weight"),
+         named={"self_attn.sinks": "self_attn.attention_sink_bias"}, stacked=experts(**EXPERTS))(lambda: t.MiMoV2FlashForCausalLM(t.MiMoV2FlashConfig(**mimo)))
+    case("mimo_v2_flash_mixed")(lambda: t.MiMoV2FlashForCausalLM(t.MiMoV2FlashConfig(
+        **{**mimo, "num_key_value_heads": 2, "num_hidden_layers": 3}, attention_bias=True, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        mlp_layer_types=["sparse", "dense", "sparse"], n_group=2, topk_group=1, routed_scaling_factor=1.7, attention_value_scale=None)))
