@@ -179,7 +179,7 @@ int merge(const Shared& shared, MergeFlags& flags) {
 void add_merge(CLI::App& app, Command& command) {
   auto flags = std::make_shared<MergeFlags>();
   CLI::App* sub = app.add_subcommand("merge", "Merge LoRA adapters into the weights of their model");
-  add_settings(*sub, "base", flags->base, "adapter", flags->adapters.plain, "--out", flags->out, "--to", flags->to,
+  add_settings(*sub, "--model", flags->base, "--lora", flags->adapters.plain, "--out", flags->out, "--to", flags->to,
                "--type", flags->type, "--scale", flags->scale, "--fallback", flags->fallbacks);
   auto* text = add_setting(*sub, "--check", flags->check);
   auto* most = add_setting(*sub, "--max-kl", flags->most);

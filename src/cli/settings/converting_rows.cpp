@@ -276,10 +276,10 @@ constexpr Setting kRows[] = {
         "LUMEN_EXPORT_TYPE"),
     Setting{"--split-max-size", "export", "Write several GGUF files of at most about this size"}.takes("SIZE"),
     Setting{"--max-shard-size", "export", "Write several safetensors files of at most about this size"}.takes("SIZE"),
-    Setting{"base", "merge", "The model: GGUF file, Hugging Face folder, or hf:USER/REPO"}
+    Setting{"-m,--model,base", "merge", "The model: GGUF file, Hugging Face folder, or hf:USER/REPO"}
         .reading(Reads::model, "BASE")
         .required(),
-    Setting{"adapter", "merge", "GGUF adapters or PEFT folders; several are added"}
+    Setting{"--lora,adapter", "merge", "GGUF adapters or PEFT folders; several are added"}
         .reading(Reads::model, "ADAPTER[=SCALE]")
         .required(),
     Setting{"-o,--out,--output", "merge", "NAME.gguf, or a folder"}.writing(Writes::model, "OUT").required(),

@@ -45,8 +45,8 @@ TEST_F(MergeTest, FoldsAndVerifies) {
   for (const char* name : {"tuned/adapter/adapter_model.safetensors", "tuned/adapter.gguf", "tuned/run.json"})
     EXPECT_TRUE(fs::exists(path(name))) << name;
   for (const char* adapter : {"tuned/adapter", "tuned/adapter.gguf"}) {
-    const Outcome o = lumen({"merge", base, path(adapter), "-o", path("merged.gguf"), "--overwrite", "--check",
-                             path("text.txt"), "--max-kl", "1e-6", "-c", "32"});
+    const Outcome o = lumen({"merge", "-m", base, "--lora", path(adapter), "-o", path("merged.gguf"), "--overwrite",
+                             "--check", path("text.txt"), "--max-kl", "1e-6", "-c", "32"});
     EXPECT_EQ(o.code, 0) << adapter << o.error << o.out;
   }
   // What a coarse format loses of the change is measured; beyond the bound nothing is written.
