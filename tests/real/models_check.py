@@ -112,6 +112,20 @@ def compressed(lumen, work, model):
     assert 0 <= found["q8_0"]["kl"] < 0.01 < found["q4_0"]["kl"] < 1, found
 
 
+def calls(lumen, work, model):
+    """Qwen2.5-Coder leaves out the marks of its calls, or writes them into a Markdown block."""
+    s = serve_check.Served(lumen, work, "-m", model, "--ctx-size", 2048)
+    try:
+        for question, city in (("What is the weather in Seoul?", "Seoul"), ("Please tell me today's weather in Busan.", "Busan")):
+            body = {"messages": [{"role": "user", "content": question}], "tools": [WEATHER], "temperature": 0, "max_tokens": 120}
+            answer = s.json("/v1/chat/completions", body)["choices"][0]
+            assert answer["finish_reason"] == "tool_calls", answer
+            assert json.loads(answer["message"]["tool_calls"][0]["function"]["arguments"])["city"] == city, answer
+        assert s.end() == 143
+    finally:
+        s.process.kill()
+
+
 def main():
     lumen = str(Path(sys.argv[1]).resolve())
     model = model_file("smollm2-135m")
@@ -124,6 +138,9 @@ def main():
         for name, *what in others if "--all" in sys.argv[2:] else []:
             alone(lumen, work, model_file(name), *what)
             print(f"{name}: alone", flush=True)
+        if "--all" in sys.argv[2:]:
+            calls(lumen, work, model_file("qwen2.5-coder-0.5b"))
+            print("qwen2.5-coder-0.5b: calls", flush=True)
 
 
 if __name__ == "__main__":

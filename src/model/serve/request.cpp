@@ -196,6 +196,10 @@ void read_schemas(const ordered_json& schema, bool is_strict_answer, const std::
     otherwise = schema_rules(schema, "o", options);
     out->schemas->add_answer(schema, otherwise->relaxed, is_strict_answer);
   }
+  // An answer in JSON may look like a call that lacks its mark.
+  const auto plan = std::make_shared<CallPlan>(*out->calls);
+  plan->reads_bare = !plan->is_needed && !otherwise;
+  out->calls = plan;
   std::map<std::string, std::vector<std::string>> of_functions;
   out->generate.grammar = call_grammar(*out->calls, otherwise, options, &of_functions);
   for (const OfferedTool& tool : out->calls->tools)

@@ -214,6 +214,41 @@ TEST(ServeTools, CallsAreFoundHoweverTheTextIsCut) {
   }
 }
 
+// Small models leave out the mark of a call, and write JSON with other blanks than the template.
+TEST(ServeTools, CallsWithoutTheirMarkAreCalls) {
+  const CallForm form = form_of(kTags);
+  EXPECT_EQ(form.bare_open, "{\"name\": \"");
+  EXPECT_EQ(form_of(kPairs).bare_open, "");
+  EXPECT_EQ(form_of(kBare).bare_open, "") << "its calls have no mark";
+  EXPECT_EQ(form_of(kIds).bare_open, "");
+  const auto plan = plan_of(form);
+  const std::string call = R"({"name": "get", "arguments": {"city": "}\"{"}})";
+  for (size_t size = 1; size < 40; ++size) {
+    EXPECT_EQ(read(plan, call, size), call) << "not asked for";
+    plan->reads_bare = true;
+    EXPECT_EQ(read(plan, call, size), R"(|get:{"city": "}\"{"})");
+    EXPECT_EQ(read(plan, " \n{\n  \"name\" :\"get\",\n  \"arguments\":  {\"days\":\n1}\n}\n", size),
+              "|get:{\"days\":\n1}");
+    EXPECT_EQ(read(plan, call + "\n" + R"({"name": "get_all", "arguments": {}})" + " and so on", size),
+              R"(|get:{"city": "}\"{"}|get_all:{} and so on)");
+    EXPECT_EQ(read(plan, "<call>" + call + "</call>", size), R"(|get:{"city": "}\"{"})");
+    for (const std::string fence : {"```json\n", "```\n", "\n```json\n"})
+      for (const std::string end : {"\n```\n", "\n``", "\n", ""})
+        EXPECT_EQ(read(plan, fence + call + end, size), R"(|get:{"city": "}\"{"})");
+    // Other JSON, and calls in the middle of a text, are text.
+    for (const std::string text :
+         {R"({"name": "got", "arguments": {}})", R"({"name": "get", "argument": {}})",
+          R"({"name": "get", "arguments": 1})", R"({"name": "ge)", "{", R"(Call {"name": "get", "arguments": {}})"})
+      EXPECT_EQ(read(plan, text, size), text);
+    plan->is_one = true;
+    EXPECT_EQ(read(plan, call + call, size), R"(|get:{"city": "}\"{"})" + call);
+    plan->is_one = false;
+    plan->tools[0].is_strict = true;
+    EXPECT_EQ(read(plan, call, size), call) << "nothing would hold its arguments to the schema";
+    plan->tools[0].is_strict = plan->reads_bare = false;
+  }
+}
+
 TEST(ServeTools, RequestsOfferFunctions) {
   ServedModel model("letters", text::Tokenizer::characters(all_letters()), 96);
   model.longest = 4096;
@@ -229,6 +264,9 @@ TEST(ServeTools, RequestsOfferFunctions) {
   const GenerationRequest r = read_body(tools);
   ASSERT_TRUE(r.calls && r.constraint);
   EXPECT_FALSE(r.calls->is_needed || r.calls->is_one);
+  EXPECT_TRUE(r.calls->reads_bare);
+  EXPECT_FALSE(read_body(tools + R"(, "tool_choice": "required")").calls->reads_bare);
+  EXPECT_FALSE(read_body(tools + R"(, "response_format": {"type": "json_object"})").calls->reads_bare);
   EXPECT_NE(model.tokenizer.decode(r.prompts[0]).find("\"Gets.\""), std::string::npos);
   EXPECT_TRUE(read_body(tools + R"(, "tool_choice": "required", "parallel_tool_calls": false)").calls->is_needed);
   const auto named = read_body(tools + R"(, "tool_choice": {"type": "function", "function": {"name": "ping"}})").calls;

@@ -200,6 +200,9 @@ std::optional<CallForm> learn_call_form(const templates::ChatRenderer& renderer)
   form.close = tail;
   split_joint(tail, joint, &form);
   if (form.open.empty() || form.close.empty()) return std::nullopt;
+  const size_t object = form.open.find("{\"");
+  if (!form.pairs && !form.has_id && object != std::string::npos && object > 0 && form.close[0] == '}')
+    form.bare_open = form.open.substr(object);
 
   const templates::ChatText whole{.text = form.open + " " + form.after_id + " " + form.middle + " " + form.close,
                                   .plain = {},

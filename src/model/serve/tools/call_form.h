@@ -22,6 +22,9 @@ struct CallForm {
     std::string before_key, after_key, after_value;
   };
   std::optional<Pairs> pairs;
+  // The JSON object of a call begins with this part of OPEN, after a mark; empty where OPEN is not so. Models that
+  // write calls badly leave out the mark: the object alone, at the beginning of an answer, is a call as well.
+  std::string bare_open;
   std::vector<std::string> controls;  // names of control tokens, if the format contains some
 };
 

@@ -24,8 +24,9 @@ struct OfferedTool {
 struct CallPlan {
   CallForm form;
   std::vector<OfferedTool> tools;
-  bool is_needed = false;  // the answer consists of calls only
-  bool is_one = false;     // at most one call
+  bool is_needed = false;   // the answer consists of calls only
+  bool is_one = false;      // at most one call
+  bool reads_bare = false;  // CallForm::bare_open, of functions that are not strict: no grammar binds such a call
 };
 
 // Returns GBNF. `otherwise`: the schema of an answer without calls; nullopt: any text. `relaxed` gets for each function

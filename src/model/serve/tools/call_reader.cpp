@@ -1,6 +1,8 @@
 #include "model/serve/tools/call_reader.h"
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 
@@ -18,6 +20,47 @@ size_t tail_before(const std::string& text, const std::string& mark) {
   size_t begin = text.size() - count;
   while (begin > 0 && std::string(kBlank).find(text[begin - 1]) != std::string::npos) --begin;
   return text.size() - begin;
+}
+
+bool is_blank(char c) {
+  return std::string_view(kBlank).find(c) != std::string_view::npos;
+}
+
+// How far `text` has the JSON of `wanted`; blanks outside of strings are no matter.
+struct JsonFit {
+  bool fits = true, is_whole = false;
+  size_t end = 0;  // in `text`
+};
+JsonFit json_fit(std::string_view text, std::string_view wanted) {
+  size_t at = 0;
+  bool in_string = false;
+  for (const char c : wanted) {
+    if (!in_string && is_blank(c)) continue;
+    while (!in_string && at < text.size() && is_blank(text[at])) ++at;
+    if (at == text.size()) return {true, false, at};
+    if (text[at] != c) return {false, false, at};
+    ++at;
+    if (c == '"') in_string = !in_string;
+  }
+  return {true, true, at};
+}
+
+// The line that opens a Markdown block of JSON, which may stand around an object, and its end.
+constexpr std::string_view kFences[] = {"```json\n", "```\n"};
+
+size_t blanks_at_begin(std::string_view text) {
+  return std::min(text.find_first_not_of(kBlank), text.size());
+}
+
+// The length of such a line at the beginning of `text`, 0 without one; nullopt where more of the text decides.
+std::optional<size_t> fence_length(std::string_view text) {
+  const size_t begin = blanks_at_begin(text);
+  const std::string_view rest = text.substr(begin);
+  for (const std::string_view fence : kFences) {
+    if (rest.starts_with(fence)) return begin + fence.size();
+    if (fence.starts_with(rest)) return std::nullopt;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -38,7 +81,10 @@ std::vector<CallPiece> CallReader::push(const std::string& text) {
 
 std::vector<CallPiece> CallReader::finish() {
   std::vector<CallPiece> out;
-  if (state_ == State::text && !held_.empty()) put_text(std::move(held_), &out);
+  const bool is_text = state_ == State::start || state_ == State::text || state_ == State::bare_close;
+  const bool is_after_call = is_bare_ && (blanks_at_begin(held_) == held_.size() ||
+                                          (state_ == State::bare_close && json_fit(held_, bare_close()).fits));
+  if (is_text && !held_.empty() && !is_after_call) put_text(std::move(held_), &out);
   held_.clear();
   return out;
 }
@@ -46,6 +92,8 @@ std::vector<CallPiece> CallReader::finish() {
 // False if more text is needed.
 bool CallReader::go_on(std::vector<CallPiece>* out) {
   switch (state_) {
+    case State::start:
+      return read_start(out);
     case State::text:
       return read_text(out);
     case State::name:
@@ -54,6 +102,13 @@ bool CallReader::go_on(std::vector<CallPiece>* out) {
       return read_object(out);
     case State::pairs:
       return read_pairs(out);
+    case State::bare_close: {
+      const JsonFit close = json_fit(held_, bare_close());
+      if (close.fits && !close.is_whole) return false;
+      if (close.fits) held_.erase(0, close.end);
+      state_ = close.fits && !plan_->is_one ? State::start : State::text;
+      return true;
+    }
     case State::close:
       break;
   }
@@ -63,6 +118,37 @@ bool CallReader::go_on(std::vector<CallPiece>* out) {
   held_.erase(0, form.close.size() + form.next.size());
   state_ = State::name;
   return true;
+}
+
+// A call without the mark before it, at the beginning of the answer or after another such call.
+bool CallReader::read_start(std::vector<CallPiece>* out) {
+  const CallForm& form = plan_->form;
+  if (!plan_->reads_bare || form.bare_open.empty()) {
+    state_ = State::text;
+    return true;
+  }
+  const std::optional<size_t> fence = fence_length(held_);
+  if (!fence) return false;
+  bool may_come = false;
+  for (size_t i = 0; i < plan_->tools.size(); ++i) {
+    const OfferedTool& tool = plan_->tools[i];
+    const JsonFit call =
+        json_fit(std::string_view(held_).substr(*fence), form.bare_open + tool.name + form.middle + "{");
+    if (!call.fits || tool.is_strict) continue;
+    may_come = true;
+    if (!call.is_whole) continue;
+    out->push_back({CallPiece::Kind::begin, tool.name});
+    held_.erase(0, *fence + call.end - 1);
+    is_fenced_ = *fence > 0;
+    tool_ = i;
+    state_ = State::object;
+    is_bare_ = true;
+    depth_ = 0;
+    in_string_ = is_escaped_ = false;
+    return true;
+  }
+  if (!may_come) state_ = State::text;
+  return !may_come;
 }
 
 bool CallReader::read_text(std::vector<CallPiece>* out) {
@@ -104,6 +190,7 @@ bool CallReader::read_name(std::vector<CallPiece>* out) {
     out->push_back({CallPiece::Kind::begin, name});
     held_.erase(0, at + name.size() + form.middle.size());
     state_ = form.pairs ? State::pairs : State::object;
+    is_bare_ = false;
     depth_ = 0;
     in_string_ = is_escaped_ = false;
     return true;
@@ -131,7 +218,7 @@ bool CallReader::read_object(std::vector<CallPiece>* out) {
   }
   if (end > 0) out->push_back({CallPiece::Kind::arguments, held_.substr(0, end)});
   held_.erase(0, end);
-  if (is_over) state_ = State::close;
+  if (is_over) state_ = is_bare_ ? State::bare_close : State::close;
   return is_over;
 }
 

@@ -26,8 +26,10 @@ class CallReader {
   std::vector<CallPiece> finish();  // emits the text held back
 
  private:
-  enum class State { text, name, object, pairs, close };
+  enum class State { start, text, name, object, pairs, close, bare_close };
   bool go_on(std::vector<CallPiece>* out);
+  const char* bare_close() const { return is_fenced_ ? "}```" : "}"; }
+  bool read_start(std::vector<CallPiece>* out);
   bool read_text(std::vector<CallPiece>* out);
   bool read_name(std::vector<CallPiece>* out);
   bool read_object(std::vector<CallPiece>* out);
@@ -35,11 +37,11 @@ class CallReader {
   void put_text(std::string text, std::vector<CallPiece>* out) const;
 
   std::shared_ptr<const CallPlan> plan_;
-  State state_ = State::text;
+  State state_ = State::start;
   std::string held_;
   size_t tool_ = 0;
   int64_t depth_ = 0;  // nesting depth within the object
-  bool in_string_ = false, is_escaped_ = false, any_text_ = false;
+  bool in_string_ = false, is_escaped_ = false, is_bare_ = false, is_fenced_ = false;
 };
 
 }  // namespace lumen::model::serve
