@@ -169,7 +169,7 @@ def fit_rotation(r, c, cls, n):
         c["rope_parameters"] = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": r.choice([2.0, 4.0]), "original_max_position_embeddings": r.choice([4, 8]), "beta_fast": 32.0,
                                 "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": r.choice([0.1, 0.3])}
     if cls.__name__ == "PhimoeConfig" and c.get("rope_parameters", {}).get("rope_type") != "default":
-        rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": r.choice([16, 64]), "short_mscale": 1.2, "long_mscale": r.choice([1.2, 1.4])}
+        rope = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 64, "short_mscale": 1.2, "long_mscale": r.choice([1.2, 1.4])}
         for key in ("short_factor", "long_factor"):
             rope[key] = [round(1 + r.random() * 4, 2) for _ in range(c["hidden_size"] // c["num_attention_heads"] // 2)]
         c["rope_parameters"] = rope

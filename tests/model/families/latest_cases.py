@@ -1,4 +1,5 @@
 """More cases of families_reference.py: the families that came last."""
+import torch
 import transformers as t
 
 EXPERTS = dict(gates="mlp.experts.{e}.gate_proj.weight", ups="mlp.experts.{e}.up_proj.weight", downs="mlp.experts.{e}.down_proj.weight")
@@ -9,7 +10,7 @@ def whole_convolutions(sizes):
     def mend(weights):
         for q in [k for k in weights if k.endswith(".q_conv1d.weight")]:
             names = [q.replace(".q_conv1d.", f".{x}_conv1d.") for x in "qkv"]
-            whole = __import__("torch").cat([weights[n] for n in names])
+            whole = torch.cat([weights[n] for n in names])
             weights.update(zip(names, (p.contiguous() for p in whole.split(sizes))))
         return weights
     return mend
@@ -59,8 +60,8 @@ def add(case, small, rope, experts):
     case("glm_moe_dsa_every", config=lambda c: {**{k: v for k, v in c.items() if k != "indexer_types"}, "index_topk_freq": 2, "index_skip_topk_offset": 1})(
         lambda: t.GlmMoeDsaForCausalLM(t.GlmMoeDsaConfig(**indexed, first_k_dense_replace=0, index_topk_freq=2, index_skip_topk_offset=1)))
     case("axk2", (attention + "o_proj.weight", "model.layers.1.input_layernorm.norm.weight"), named={".mlp.fc1.": ".W_down."})(
-        lambda: t.AXK2ForCausalLM(t.AXK2Config(**indexed, gated_norm_rank=5)))
-    case("axk2_groups")(lambda: t.AXK2ForCausalLM(t.AXK2Config(**{**indexed, "n_routed_experts": 8}, gated_norm_rank=3, n_group=4, topk_group=2, tie_word_embeddings=True)))
+        lambda: t.AXK2ForCausalLM(t.AXK2Config(**{**indexed, "index_topk": 2}, gated_norm_rank=5)))
+    case("axk2_groups")(lambda: t.AXK2ForCausalLM(t.AXK2Config(**{**indexed, "index_topk": 2, "n_routed_experts": 8}, gated_norm_rank=3, n_group=4, topk_group=2, tie_word_embeddings=True)))
 
     ling = {k: v for k, v in kimi.items() if k != "num_hidden_layers"}
     inner = "model.layers.0.attention."
