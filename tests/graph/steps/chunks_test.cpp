@@ -41,6 +41,14 @@ std::string delta_of(int steps) {
       "  return gated_delta(q, n, v, -exp(4.0 * g), sigmoid(3.0 * beta), memory)\n}}\n",
       steps);
 }
+std::string channel_delta_of(int steps) {
+  return fmt::format(
+      "fn f(q: f32[2, {0}, 2, 4], k: f32[2, {0}, 2, 4], v: f32[2, {0}, 2, 3], g: f32[2, {0}, 2, 4], "
+      "beta: f32[2, {0}, 2], memory: f32[2, 2, 4, 3]) {{\n"
+      "  let n = k * rsqrt(sum(k * k, -1) + 1e-6)\n"
+      "  return channel_delta(q, n, v, -exp(4.0 * g), sigmoid(3.0 * beta), memory)\n}}\n",
+      steps);
+}
 std::string selective_of(int steps) {
   return fmt::format(
       "fn f(x: f32[2, {0}, 2, 3, 4], b: f32[2, {0}, 2, 5], c: f32[2, {0}, 2, 5], dt: f32[2, {0}, 2, 3], a: f32[2, 3], "
@@ -107,7 +115,7 @@ using Text = std::string (*)(int);
 TEST(Chunks, AreTheSameStepsAndGradients) {
   EvalOptions wide;
   wide.wide = true;
-  for (const Text text : {&delta_of, &selective_of, &convolution_of}) {
+  for (const Text text : {&delta_of, &channel_delta_of, &selective_of, &convolution_of}) {
     for (const int steps : {1, 7, 8, 37, 64, 131}) {
       SCOPED_TRACE(text(steps));
       const Graph looped = chunked_function(text(steps));

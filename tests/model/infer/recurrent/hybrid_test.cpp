@@ -261,7 +261,7 @@ TEST_P(Hybrid, SequencesThatComeAndGoAreThoseGeneratedAlone) {
 
 INSTANTIATE_TEST_SUITE_P(All, Hybrid,
                          testing::Values("qwen3_5", "granite_h", "lfm2", "mamba2", "nemotron_h", "qwen3_next", "jamba",
-                                         "nemotron_h_moe"),
+                                         "nemotron_h_moe", "kimi_linear", "olmo_hybrid"),
                          [](const auto& i) { return i.param; });
 
 }  // namespace
