@@ -1,7 +1,7 @@
 // Basics for every folder: errors, assertions, source locations, hashes, user messages, numbers of enumerators.
 //
 // May include: base/messages.
-// Offers: ending.h, round_up.h, stopwatch.h.
+// Offers: ending.h, round_up.h, stopwatch.h, wider_vectors.h.
 #pragma once
 
 #include "base/check.h"

@@ -3,8 +3,11 @@
 is cached, with a draft model, predictions and an adapter: on processors without a flag, on GPUs with --batch-invariant. With
 --no-batch-invariant this is not so, and the check must see that.
 
-Usage: tests/cli/serve/invariance_check.py LUMEN [--count 500] [--formats q4_0,q4_k,..|all] [--device cuda]
-       COUNT requests of each format (14); all: twelve formats
+Usage: tests/cli/serve/invariance_check.py LUMEN [--all] [--count N] [--formats q4_0,q4_k,..] [--caches f16,q8_0,..] [--device cuda]
+                                           [--emulated CHIP --build BUILD]
+  --all       504 answers: fourteen formats, each with caches in f16 and in q8_0; otherwise three formats, each with another cache
+  --count     answers of each format, shared among its caches
+  --emulated  a very small model on an AMD chip that nobody has here (gfx942, gfx1100, ..): kernels run in the interpreter of tests/amd
 """
 import argparse
 import json
@@ -20,8 +23,10 @@ from pathlib import Path
 import serve_check
 
 SIZE = "  size served { vocab = 1200; hidden = 256; layers = 2; heads = 4; kv_heads = 2; ffn = 512; context = 512; eps = 1e-5 }"
-FORMATS = "q4_0,q4_k,q8_0"
-ALL = "f32,f16,bf16,q8_0,q4_0,q4_1,q5_0,q4_k,q6_k,q2_k,iq4_nl,mxfp4"
+SMALL = "  size served { vocab = 1200; hidden = 64; layers = 1; heads = 2; kv_heads = 1; ffn = 64; context = 128; eps = 1e-5 }"
+FORMATS, CACHES = ["q4_0", "q4_k", "q8_0"], ["f16", "q8_0", "f32"]
+ALL = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q6_k", "q2_k", "iq4_nl", "mxfp4", "int4_g64", "nf4", "trellis2_g64", "fp8_row"]
+ALL_CACHES, ALL_COUNT = ["f16", "q8_0"], 36
 TEXT = "What the harbour remembers of the winter is told by those who were there, and by no one else. "
 BASE, ADAPTER = "plain", "changed"
 
@@ -35,11 +40,11 @@ FIXED = [
 ]
 
 
-def make_models(lumen, work, formats):
+def make_models(lumen, work, formats, size):
     """A random model in each format, and an adapter that was trained on it."""
     family = (Path(__file__).resolve().parents[3] / "models" / "llama.lum").read_text()
     (work / "sizes").mkdir()
-    (work / "sizes" / "llama.lum").write_text(re.sub(r"^  size tiny .*$", SIZE, family, flags=re.M))
+    (work / "sizes" / "llama.lum").write_text(re.sub(r"^  size tiny .*$", size, family, flags=re.M))
     environment = {**os.environ, "LUMEN_CACHE": str(work / "cache")}
 
     def run(*words):
@@ -100,10 +105,10 @@ class Neighbours:
         assert not self.faults, self.faults
 
 
-def look(lumen, work, one, count, seed, is_invariant, *flags):
+def look(lumen, work, one, cache, count, seed, is_invariant, *flags):
     """The answers that differ from the first one of the same request, among `count` of them; stops at the first where the flag is off."""
     s = serve_check.Served(lumen, work, "-m", f"{BASE}={one}.gguf", "--adapter", f"{ADAPTER}=changed/adapter.gguf", "--model-draft", "f32.gguf",
-                           "--draft", 3, "--parallel", 8, "--ctx-size", 4096, "--batch-size", 48, "--keep-sequences", 4, *flags)
+                           "--draft", 3, "--parallel", 8, "--ctx-size", 4096, "--batch-size", 48, "--keep-sequences", 4, "-ctk", cache, "-ctv", cache, *flags)
     try:
         r = random.Random(seed)
         want = [answer_of(s, path, body) for path, body in FIXED]
@@ -130,27 +135,43 @@ def look(lumen, work, one, count, seed, is_invariant, *flags):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lumen", type=Path)
-    parser.add_argument("--count", type=int, default=14)
-    parser.add_argument("--formats", default=FORMATS)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--formats", type=lambda names: names.split(","))
+    parser.add_argument("--caches", type=lambda names: names.split(","))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--emulated")
+    parser.add_argument("--build", type=Path, help="the build whose interpreter is used; by default the program's folder")
     arguments = parser.parse_args()
-    lumen, formats = str(arguments.lumen.resolve()), (ALL if arguments.formats == "all" else arguments.formats).split(",")
+    if arguments.emulated:
+        library = (arguments.build or arguments.lumen.parent).resolve() / "tests/amd/libamdhip64.so"
+        os.environ |= {"LUMEN_STAND_IN_AMD": arguments.emulated, "LUMEN_HIP_LIBRARY": str(library), "LUMEN_TRY": "never"}
+        arguments.device = "hip"
+    lumen, formats = str(arguments.lumen.resolve()), arguments.formats or (ALL if arguments.all else FORMATS[:1] if arguments.emulated else FORMATS)
+    count = arguments.count or (ALL_COUNT if arguments.all else 4 if arguments.emulated else 14)
     device = ("--device", arguments.device)
     asks = () if arguments.device == "cpu" else ("--batch-invariant",)
     with tempfile.TemporaryDirectory(prefix="lumen-invariance-") as folder:
         work = Path(folder)
-        make_models(lumen, work, formats)
-        for one in formats:
-            begin = time.time()
-            differ, cached, drafted = look(lumen, work, one, arguments.count, arguments.seed, True, *device, *asks)
-            assert not differ, f"{one}: {len(differ)} of {arguments.count} answers differ from the first one; request {differ[0]}"
-            assert cached > 0 and drafted > 0, (one, cached, drafted)  # otherwise nothing was tried
-            print(f"serve: {one}: {arguments.count} answers among neighbours are the first ones; {cached:.0f} tokens cached, {drafted:.0f} drafted, "
-                  f"{time.time() - begin:.0f} s", flush=True)
-        differ, _, _ = look(lumen, work, formats[0], 200, arguments.seed, False, *device, "--no-batch-invariant")
-        assert differ, f"{formats[0]}: 200 answers with --no-batch-invariant are the first ones, so this check sees nothing"
-        print(f"serve: {formats[0]} with --no-batch-invariant: answer {differ[0][0]} differs")
+        make_models(lumen, work, formats, SMALL if arguments.emulated else SIZE)
+        answers = 0
+        for number, one in enumerate(formats):
+            caches = arguments.caches or (ALL_CACHES if arguments.all else [CACHES[number % len(CACHES)]])
+            for cache in caches:
+                begin, each = time.time(), max(1, count // len(caches))
+                differ, cached, drafted = look(lumen, work, one, cache, each, arguments.seed, True, *device, *asks)
+                assert not differ, f"{one}, caches {cache}: {len(differ)} of {each} answers differ from the first one; request {differ[0]}"
+                assert cached > 0 and drafted > 0, (one, cache, cached, drafted)  # otherwise nothing was tried
+                answers += each
+                print(f"serve: {one}, caches {cache}: {each} answers among neighbours are the first ones; {cached:.0f} tokens cached, {drafted:.0f} drafted, "
+                      f"{time.time() - begin:.0f} s", flush=True)
+        print(f"serve: {answers} answers of {len(formats)} formats")
+        if arguments.emulated:
+            return
+        differ, _, _ = look(lumen, work, formats[0] if not arguments.all else "q4_0", "f16", 200, arguments.seed, False, *device, "--no-batch-invariant")
+        assert differ, "200 answers with --no-batch-invariant are the first ones, so this check sees nothing"
+        print(f"serve: with --no-batch-invariant answer {differ[0][0]} differs")
 
 
 if __name__ == "__main__":
