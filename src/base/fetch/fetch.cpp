@@ -1,5 +1,7 @@
 #include "base/fetch/fetch.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -7,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fetch/curl_library.h"
+#include "base/fetch/public_address.h"
 #include "base/fetch/url.h"
 #include "base/printable.h"
 
@@ -79,25 +82,36 @@ struct Transfer {
   }
 };
 
+Transfer& transfer_of(void* user) {
+  return *static_cast<Transfer*>(user);
+}
+
 extern "C" size_t on_header(char* data, size_t, size_t size, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
+  Transfer& transfer = transfer_of(user);
   return transfer.guarded([&] { return transfer.add_header({data, size}); }) ? size : 0;
 }
 
 extern "C" size_t on_piece(char* data, size_t, size_t size, void* user) {
-  auto& transfer = *static_cast<Transfer*>(user);
+  Transfer& transfer = transfer_of(user);
   if (size == 0) return 0;
   return transfer.guarded([&] { return transfer.add_piece({data, size}); }) ? size : 0;
 }
 
 extern "C" int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  auto& transfer = *static_cast<Transfer*>(user);
+  Transfer& transfer = transfer_of(user);
   return transfer.guarded([&] {
     transfer.stopped = transfer.is_stopped();
     return !transfer.stopped;
   })
              ? 0
              : 1;
+}
+
+// Opens the socket of a connection that may only lead to a public address.
+extern "C" curl_socket_t on_open(void* user, curlsocktype, curl_sockaddr* to) {
+  if (is_public_address(&to->addr, to->addrlen)) return ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+  transfer_of(user).refusal = "its address is not a public one";
+  return CURL_SOCKET_BAD;
 }
 
 FetchFailure failure_of(CURLcode code) {
@@ -192,7 +206,12 @@ FetchReply Fetcher::ask(const FetchRequest& request, const Take& take, const std
   curl.easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
   curl.easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl.easy_setopt(handle, CURLOPT_XFERINFODATA, &transfer);
-  if (url->is_loopback()) curl.easy_setopt(handle, CURLOPT_NOPROXY, "*");
+  if (url->is_loopback() || request.is_public) curl.easy_setopt(handle, CURLOPT_NOPROXY, "*");
+  if (request.is_public) {
+    curl.easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, on_open);
+    curl.easy_setopt(handle, CURLOPT_OPENSOCKETDATA, &transfer);
+    curl.easy_setopt(handle, CURLOPT_FRESH_CONNECT, 1L);
+  }
   if (!authority.empty()) curl.easy_setopt(handle, CURLOPT_CAINFO, authority.c_str());
   const CURLcode code = curl.easy_perform(handle);
   curl.slist_free_all(headers);
@@ -200,6 +219,7 @@ FetchReply Fetcher::ask(const FetchRequest& request, const Take& take, const std
   FetchReply& reply = transfer.reply;
   reply.failure = transfer.stopped ? FetchFailure::interrupted : failure_of(code);
   if (reply.failure == FetchFailure::none) return reply;
+  if (!transfer.refusal.empty()) reply.failure = FetchFailure::refused;
   reply.reason = !transfer.refusal.empty() ? transfer.refusal : *words ? words : curl.easy_strerror(code);
   reply.reason = printable(reply.reason.substr(0, kLongestReason));
   return reply;

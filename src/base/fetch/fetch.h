@@ -24,6 +24,10 @@ struct FetchRequest {
   double connect_seconds = 30;
   double idle_seconds = 30;  // the longest time with less than 1 KiB/s
   double whole_seconds = 0;  // for all of it; 0: no limit
+  // Connects only to public addresses (public_address.h), directly and not through a proxy: for addresses that
+  // strangers give. What the name means is checked at the connection itself, so a name server cannot change it in
+  // between.
+  bool is_public = false;
 };
 
 enum class FetchFailure {
