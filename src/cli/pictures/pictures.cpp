@@ -6,10 +6,16 @@
 #include "model/image/image.h"
 
 namespace lumen::cli {
+
+std::optional<model::arch::Model> tower_of_model(const model::arch::LibraryRef& library,
+                                                 const std::filesystem::path& path) {
+  return model::arch::read_tower(library, path);
+}
+
 namespace {
 
 model::arch::Model tower_in(const model::arch::LibraryRef& library, const std::filesystem::path& path) {
-  std::optional<model::arch::Model> tower = model::arch::read_tower(library, path);
+  std::optional<model::arch::Model> tower = tower_of_model(library, path);
   if (!tower)
     throw Error(Exit::user, fmt::format("'{}' reads no pictures", path.string()),
                 "docs/guide/pictures.md lists the models that do, as Hugging Face folders");

@@ -1,12 +1,15 @@
 // Pictures that users give to a model: the tower of the model's folder, and files read through it. Proved by
 // tests/cli/pictures/pictures_check.py.
 //
-// May include: base, base/file, model/arch, model/arch/checkpoint, model/image, model/infer/session, model/infer/tower.
+// May include: base, base/file, base/structured, model/arch, model/arch/checkpoint, model/arch/family, model/file/hub,
+// model/image, model/infer/session, model/infer/tower.
+// Offers: tower_note.h.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +21,14 @@ namespace lumen::cli {
 
 inline constexpr uint64_t kLargestPictureFile = uint64_t{64} << 20;
 
+// The tower of the model at `path`, or in that file alone; nullopt where there is none.
+std::optional<model::arch::Model> tower_of_model(const model::arch::LibraryRef& library,
+                                                 const std::filesystem::path& path);
+
 // A model that reads pictures. From its construction on, sessions of `loaded` do so.
 class PictureReader {
  public:
-  // `path`: the model's. Error for models that have no tower.
+  // `path`: the model's, or its tower's. Error for models that have no tower.
   PictureReader(const model::arch::LibraryRef& library, const std::filesystem::path& path,
                 model::infer::LoadedModel& loaded, bool exact);
   model::infer::PictureRef read(const std::filesystem::path& file);

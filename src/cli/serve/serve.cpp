@@ -22,6 +22,7 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
+#include "cli/pictures/pictures.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
 #include "cli/servers/servers.h"
@@ -36,18 +37,29 @@ namespace lumen::cli {
 namespace {
 
 constexpr int64_t kUsualText = 4096,
-                  kUsualShare = 1024;   // default tokens of the cache: for one sequence, and per parallel sequence
-constexpr double kFarewellSeconds = 5;  // time for the last answers to be sent
+                  kUsualShare = 1024;  // default tokens of the cache: for one sequence, and per parallel sequence
+constexpr size_t kUsualBody = size_t{8} << 20,
+                 kBodyWithPictures = size_t{32} << 20;  // bytes of a request, without --body
+constexpr double kFarewellSeconds = 5;                  // time for the last answers to be sent
+
+struct PictureFlags {
+  bool is_on = true;
+  std::string mmproj;
+  std::vector<std::string> folders;
+  std::string urls = "off", size = "20M";
+  model::serve::PictureRules rules;
+};
 
 struct ServeFlags {
   std::vector<std::string> models, named_adapters, keys, aliases;
   OriginRules origins;
   std::string prefix_folder, prefix_size = "4G";
-  std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body = "8M";
+  std::string key_file, host = "127.0.0.1", certificate, key, chat_template, pooling, body;
   int port = 8080;
   model::serve::SchedulerOptions scheduler;
   HttpLimits limits;
   CacheTypes cache;
+  PictureFlags pictures;
   AdapterFlags adapters;
   InvarianceFlag invariance;
   Mapping mapping;
@@ -114,7 +126,13 @@ struct Unit {
   template <typename Adapters>
   Unit(run::Engine& engine, const model::arch::Model& model, const Adapters& adapters,
        const model::serve::SchedulerOptions& options)
-      : loaded(engine, model, adapters), scheduler(loaded, options) {}
+      : loaded(engine, model, adapters), scheduler(ready(loaded, options), options) {}
+
+  static model::infer::LoadedModel& ready(model::infer::LoadedModel& loaded,
+                                          const model::serve::SchedulerOptions& options) {
+    if (options.tower) loaded.read_pictures();
+    return loaded;
+  }
 
   model::infer::LoadedModel loaded;
   model::serve::Scheduler scheduler;
@@ -125,10 +143,12 @@ struct Unit {
 class Host {
  public:
   Host(const Shared& shared, const model::arch::LibraryRef& library, const ServeFlags& flags, const std::string& name,
-       const std::string& file)
-      : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()) {
+       const std::string& file, const model::serve::PictureSource& pictures)
+      : model_(flags.mapping.read(shared, library, file)), engine_(shared.engine()), pictures_(pictures) {
     model::serve::SchedulerOptions options = options_of(flags, *library, file);
     flags.invariance.choose(engine_, &options.session);
+    if (flags.pictures.is_on)
+      take_tower(library, flags.pictures.mmproj.empty() ? file : flags.pictures.mmproj, &options);
     // A GPU holds a copy of the weights, so only the parts of the file that were read for the copy must be intact.
     const Look look = engine_.device().reads_host_memory() ? Look::size : Look::touched;
     options.require_whole = [this, look] { files_.require_whole(look); };
@@ -172,6 +192,7 @@ class Host {
   ~Host() { end(); }
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  bool reads_pictures() const { return tower_.has_value(); }
   void drain() {
     for (const auto& unit : units_) unit->scheduler.drain();
   }
@@ -198,6 +219,16 @@ class Host {
   }
 
  private:
+  void take_tower(const model::arch::LibraryRef& library, const std::string& file,
+                  model::serve::SchedulerOptions* options) {
+    // A model without a generating part, or without steps with pictures, serves what it has.
+    if (!model_.family->has_function("step_many_seeing")) return;
+    std::optional<model::arch::Model> tower = tower_of_model(library, file);
+    if (!tower) return;
+    tower_.emplace(engine_, std::move(*tower), options->session.exact);
+    options->tower = &*tower_;
+  }
+
   // Chooses the chat template of the model served as `name`. Its end tokens end all outputs of the unit.
   void take_chat(const ServeFlags& flags, const std::string& name, const AdapterFlags& adapters) {
     const bool carries_none = model_.tokenizer->chat_template().empty();
@@ -224,6 +255,7 @@ class Host {
     served.has_draft = draft_->many(1).is_on();
     served.most_outputs = std::min(flags.most_outputs, flags.scheduler.queue + flags.scheduler.parallel);
     served.is_strict = flags.strict;
+    if (tower_) served.pictures = model::serve::ServedPictures{&*tower_, &pictures_};
     if (served.longest == 0) return;
     served.chat.emplace(served.tokenizer, chosen.parse());
     served.chat_stops = chosen.stops;
@@ -256,6 +288,8 @@ class Host {
   std::map<std::string, model::templates::ChosenTemplate> chats_;  // by served name
   FileWatch files_;  // The files of the model, its draft and its adapters. When one is truncated, other models go on.
   run::Engine engine_;
+  const model::serve::PictureSource& pictures_;
+  std::optional<model::infer::Tower> tower_;
   std::optional<DraftChoice> draft_;
   std::vector<std::unique_ptr<Unit>> units_;
   Thread thread_;
@@ -287,6 +321,7 @@ void check_flags(ServeFlags& flags) {
       !(flags.adapters.plain.empty() && flags.adapters.scaled.empty() && flags.named_adapters.empty());
   if (flags.models.size() > 1 && !flags.draft.model.empty())
     throw usage_error("a draft model is for one model; --lookup is for all");
+  if (flags.models.size() > 1 && !flags.pictures.mmproj.empty()) throw usage_error("--mmproj is for one model");
   if (flags.models.size() > 1 && has_adapters) throw usage_error("adapters are for one model");
   if (flags.models.size() > 1 && !flags.aliases.empty())
     throw usage_error("--alias is for one model; NAME=FILE names several");
@@ -299,8 +334,17 @@ void check_flags(ServeFlags& flags) {
     for (const std::string& given : flags.models) take_name(name_and_file(given).first);
   for (const std::string& given : flags.named_adapters) take_name(name_and_file(given).first);
   flags.origins.is_local = is_loopback(flags.host);
-  flags.limits.body = size_t(size_of(flags.body));
-  if (flags.limits.body < 1024 || flags.limits.body > size_t{1} << 30) throw usage_error("--body takes 1K to 1G");
+  if (!flags.body.empty()) {
+    flags.limits.body = size_t(size_of(flags.body));
+    if (flags.limits.body < 1024 || flags.limits.body > size_t{1} << 30) throw usage_error("--body takes 1K to 1G");
+  }
+  model::serve::PictureRules& rules = flags.pictures.rules;
+  rules.urls = flags.pictures.urls == "any"  ? model::serve::PictureUrls::any
+               : flags.pictures.urls == "on" ? model::serve::PictureUrls::on
+                                             : model::serve::PictureUrls::off;
+  rules.folders.assign(flags.pictures.folders.begin(), flags.pictures.folders.end());
+  rules.most_bytes = uint64_t(size_of(flags.pictures.size));
+  if (rules.most_bytes < 1024 || rules.most_bytes > uint64_t{1} << 30) throw usage_error("--image-size takes 1K to 1G");
   flags.limits.write = flags.limits.idle = flags.limits.read;
 }
 
@@ -339,6 +383,7 @@ int serve(const Shared& shared, ServeFlags flags) {
         std::make_shared<model::infer::PrefixFiles>(flags.prefix_folder, size_of(flags.prefix_size), revision());
   const std::vector<std::string> keys = keys_of(flags);
   const model::arch::LibraryRef library = shared.library();
+  const model::serve::PictureSource pictures(flags.pictures.rules);
   std::vector<std::unique_ptr<Host>> hosts;
   std::vector<Routes::Entry> entries;
   std::string names;
@@ -346,7 +391,7 @@ int serve(const Shared& shared, ServeFlags flags) {
   for (const std::string& given : flags.models) {
     auto [name, file] = name_and_file(given);
     if (!flags.aliases.empty()) name = names_in(flags.aliases)[0];
-    hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file));
+    hosts.push_back(std::make_unique<Host>(shared, library, flags, name, file, pictures));
     for (const auto& unit : hosts.back()->units()) {
       for (const model::serve::ServedModel& served : unit->served) {
         entries.push_back({&served, &unit->scheduler});
@@ -354,6 +399,10 @@ int serve(const Shared& shared, ServeFlags flags) {
         served_names.push_back(served.name);
       }
     }
+  }
+  if (flags.body.empty()) {
+    const bool reads = std::any_of(hosts.begin(), hosts.end(), [](const auto& host) { return host->reads_pictures(); });
+    flags.limits.body = reads ? kBodyWithPictures : kUsualBody;
   }
   Routes routes(entries, {keys, flags.log_json, flags.scheduler.prefixes, flags.client_rate, flags.origins,
                           flags.scheduler.parallel, flags.strict});
@@ -415,6 +464,13 @@ void add_model_flags(CLI::App& sub, ServeFlags& flags) {
   add_setting(sub, "--seconds", s.seconds);
   add_setting(sub, "--chat-template", flags.chat_template);
   add_setting(sub, "--pooling", flags.pooling);
+  add_setting(sub, "--pictures", flags.pictures.is_on);
+  add_setting(sub, "--mmproj", flags.pictures.mmproj);
+  add_setting(sub, "--media-path", flags.pictures.folders);
+  add_setting(sub, "--image-urls", flags.pictures.urls);
+  add_setting(sub, "--max-images", flags.pictures.rules.most);
+  add_setting(sub, "--image-size", flags.pictures.size);
+  add_setting(sub, "--image-pixels", flags.pictures.rules.most_pixels);
   add_setting(sub, "--alias", flags.aliases);
   flags.draft.add_flags(sub, s.draft.most);
   flags.adapters.add_flags(sub);

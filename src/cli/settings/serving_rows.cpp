@@ -42,7 +42,9 @@ constexpr Setting kRows[] = {
         .under("HTTP")
         .with_default()
         .from(0, 1e6),
-    Setting{"--body", "serve", "Largest request, in bytes"}.under("HTTP").with_default().takes("SIZE"),
+    Setting{"--body", "serve", "Largest request, in bytes; without it 8M, and 32M where a model reads pictures"}
+        .under("HTTP")
+        .takes("SIZE"),
     Setting{"--timeout", "serve",
             "Seconds for a client to send a request, to read a part of an answer, or to leave a connection unused"}
         .under("HTTP")
@@ -98,6 +100,24 @@ constexpr Setting kRows[] = {
     Setting{"--pooling", "serve", "Pooling of embeddings if the model does not define it: mean, cls, last"}
         .under("Requests")
         .one_of("mean cls last"),
+    Setting{"--pictures,!--no-pictures", "serve",
+            "Load the part of a model that reads pictures, if it has one; --no-pictures serves its text part alone"}
+        .under("Pictures"),
+    Setting{"--media-path", "serve",
+            "Folder whose files requests may name as pictures, by file: URLs and paths; repeatable"}
+        .under("Pictures")
+        .reading(Reads::folder, "DIR"),
+    Setting{"--image-urls", "serve",
+            "Whether pictures are fetched from other servers: off, on (public addresses), any (private ones as well)"}
+        .under("Pictures")
+        .with_default()
+        .one_of("off on any"),
+    Setting{"--max-images", "serve", "Most pictures of a request"}.under("Pictures").with_default().from(1, 1000),
+    Setting{"--image-size", "serve", "Largest file of a picture"}.under("Pictures").with_default().takes("SIZE"),
+    Setting{"--image-pixels", "serve", "Most pixels of a picture, width times height"}
+        .under("Pictures")
+        .with_default()
+        .from(1, 1 << 30),
     Setting{"--alias,--served-model-name", "serve",
             "Names of the model, separated by commas: answers have the first, requests may use any"}
         .under("Requests")

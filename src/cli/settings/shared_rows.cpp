@@ -67,6 +67,9 @@ constexpr Setting kRows[] = {
         .under("Computation")
         .takes("WHERE")
         .one_of("auto never always"),
+    Setting{"--mmproj", "run,chat,serve",
+            "GGUF file of the part that reads pictures, for a model whose own GGUF file has none"}
+        .reading(Reads::file, "FILE"),
     Setting{"--mmap,!--no-mmap", "run,chat,serve,bench,perplexity,eval",
             "Use weights from the memory-mapped file; --no-mmap copies them into memory, in huge pages if possible, "
             "which processors read faster"}

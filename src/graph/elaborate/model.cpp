@@ -133,10 +133,34 @@ void check_names(const ModelDecl& m) {
   for (const auto& p : m.layer_params) once("layer parameter", p.name, p.place);
   for (const auto& f : m.functions) once("function", f.name, f.place);
   for (const auto& a : m.attributes)
-    check_spelling(a, {"gguf",          "gguf_if", "hf",      "hf_type",   "part",         "hf_ignore",
-                       "gguf_ignore",   "extends", "without", "hf_inside", "hf_prefix",    "hf_beside",
-                       "hf_under",      "unread",  "refused", "hides",     "gguf_unread",  "gguf_refused",
-                       "gguf_required", "hf_if",   "doc",     "tower",     "picture_mark", "picture_place"});
+    check_spelling(a, {"gguf",
+                       "gguf_if",
+                       "hf",
+                       "hf_type",
+                       "part",
+                       "hf_ignore",
+                       "gguf_ignore",
+                       "extends",
+                       "without",
+                       "hf_inside",
+                       "hf_prefix",
+                       "hf_beside",
+                       "hf_under",
+                       "unread",
+                       "refused",
+                       "hides",
+                       "gguf_unread",
+                       "gguf_refused",
+                       "gguf_required",
+                       "hf_if",
+                       "doc",
+                       "tower",
+                       "picture_mark",
+                       "picture_place",
+                       "picture_written",
+                       "picture_line_end",
+                       "picture_end",
+                       "projector"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

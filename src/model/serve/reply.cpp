@@ -397,6 +397,8 @@ ordered_json model_reply(const ServedModel& model, int64_t created) {
   out["created"] = created;
   out["owned_by"] = "lumen";
   out["max_model_len"] = std::max(model.longest, model.longest_read);
+  out["input_modalities"] = {"text"};
+  if (model.pictures) out["input_modalities"].push_back("image");
   return out;
 }
 

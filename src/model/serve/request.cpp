@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/structured/json.h"
+#include "model/serve/asked_pictures.h"
 #include "model/serve/fields.h"
 #include "model/serve/hints.h"
+#include "model/serve/pictures/picture_chat.h"
 #include "model/templates/messages.h"
 #include "model/text/unicode/unicode.h"
 
@@ -276,8 +278,10 @@ void read_writing(Fields& fields, const ServedModel& model, FieldNotes* notes, c
                  "prompt_cache_retention", "cache_prompt", "store"});
 }
 
-// Normalizes messages for templates. A strict server refuses what would be repaired otherwise.
-ordered_json plain_messages(const ordered_json* messages, const ServedModel& model, FieldNotes* notes) {
+// Normalizes messages for templates. A strict server refuses what would be repaired otherwise. `pictures` gets those of
+// the messages.
+ordered_json plain_messages(const ordered_json* messages, const ServedModel& model, FieldNotes* notes,
+                            std::vector<PicturePart>* pictures) {
   if (!messages || !messages->is_array() || messages->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");
   try {
@@ -287,10 +291,13 @@ ordered_json plain_messages(const ordered_json* messages, const ServedModel& mod
       for (const std::string& change : repaired.changes) notes->add(change);
       given = std::move(repaired.messages);
     }
-    const ordered_json normal = normal_messages(given, templates::OtherKeys::refused);
+    *pictures = take_pictures(given);
+    const ordered_json normal = normal_messages(given, templates::OtherKeys::refused, templates::PictureParts::kept);
     return model.chat ? mapped_roles(normal, model.traits()->roles, *model.chat) : normal;
   } catch (const templates::MessageFault& fault) {
     throw wrong_value("messages", fault.reason + (fault.detail.empty() ? "" : ": ") + fault.detail);
+  } catch (const PictureFault& fault) {
+    throw wrong_value("messages", fault.what());
   }
 }
 
@@ -562,15 +569,19 @@ GenerationRequest read_chat(const ordered_json& given, const ServedModel& model,
   const templates::PromptEnd end = read_prompt_end(fields);
   const ReasoningWish wish = read_reasoning(fields, notes);
   fields.only("truncation", {"disabled", "auto"});
-  const ordered_json messages = plain_messages(fields.find("messages"), model, notes);
+  std::vector<PicturePart> parts;
+  const ordered_json messages = plain_messages(fields.find("messages"), model, notes, &parts);
   fields.settle_others();
   if (!model.chat) throw Refusal(400, "this model has no chat template", "model", "unsupported_model");
+  out.pictures = read_pictures(parts, model, notes, is_stopped);
   grant(wish, model.traits()->reasoning, &more, notes);
   try {
-    templates::ChatPrompt prompt = model.chat->prompt(messages, more, end);
+    templates::ChatPrompt prompt =
+        parts.empty() ? model.chat->prompt(messages, more, end)
+                      : picture_prompt(*model.chat, messages, more, end, model.pictures->tower->text());
     const bool is_free = out.calls && !out.calls->is_needed && !fields.find("response_format");
     split_reasoning(model, prompt, wish, is_free, &out);
-    out.prompts.push_back(std::move(prompt.ids));
+    out.prompts.push_back(parts.empty() ? std::move(prompt.ids) : placed(prompt.ids, out.pictures, model));
   } catch (const Error& error) {
     throw wrong_value("messages", error.what());
   }

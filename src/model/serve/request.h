@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "model/infer/generate/constraint_cache.h"
+#include "model/infer/tower/tower.h"
 #include "model/serve/conversation/conversation.h"
+#include "model/serve/pictures/pictures.h"
 #include "model/serve/schema_report.h"
 #include "model/serve/tools/tools.h"
 #include "model/templates/chat.h"
@@ -55,6 +57,20 @@ struct ChatTraits {
   ReasoningForm reasoning;
 };
 
+// How a model's requests bring pictures. All of it outlives the model's requests.
+struct ServedPictures {
+  const infer::Tower* tower;
+  const PictureSource* source;
+};
+
+// A picture of a request. The thread that runs the model has its rows made, and puts them into the prompt; before that
+// the prompt has only their places.
+struct AskedPicture {
+  std::shared_ptr<const infer::PreparedPicture> prepared;
+  std::vector<size_t> places = {};  // of its rows in the prompt
+  infer::PictureRef picture = nullptr;
+};
+
 // The model that requests are parsed for.
 struct ServedModel {
   ServedModel(std::string name_, text::Tokenizer tokenizer_, int64_t vocabulary_)
@@ -76,6 +92,7 @@ struct ServedModel {
   bool has_draft = false;                       // it has a draft for speculative decoding
   bool scores_pairs = false;                    // it has a head that scores a query with a document
   bool is_strict = false;                       // requests with fields that have no effect are refused
+  std::optional<ServedPictures> pictures;       // nullopt: it reads none
 
   // The strings of the vocabulary's tokens, for grammars (with `controls` also the names of control tokens); created on
   // first use.
@@ -104,7 +121,8 @@ struct GenerationRequest {
   int64_t n = 1;     // outputs per prompt, with consecutive seeds
   int64_t set = 0;   // adapter set of the model
   std::vector<std::vector<text::TokenId>> prompts;
-  std::vector<std::string> echoed;  // prompts as text, repeated at the start of each output
+  std::vector<AskedPicture> pictures;  // those of the prompt
+  std::vector<std::string> echoed;     // prompts as text, repeated at the start of each output
   std::vector<text::TokenId>
       watched;  // ids whose log probabilities are reported with each drawn token (TokenChance::top)
   infer::SamplerOptions sampling;

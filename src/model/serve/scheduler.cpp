@@ -121,7 +121,7 @@ void Embedding::fail(int status, const std::string& message) {
 }
 
 Scheduler::Scheduler(const infer::LoadedModel& loaded, SchedulerOptions options)
-    : options_(std::move(options)), numbers_(loaded.sets()) {
+    : options_(std::move(options)), loaded_(loaded), numbers_(loaded.sets()) {
   const arch::Family& family = *loaded.model().family;
   if (family.has_function("step_many")) {
     infer::ManyLimits limits;
@@ -220,7 +220,8 @@ void Scheduler::begin_outputs() {
     if (batch_->waiting() + batch_->running() >= options_.parallel) return false;
     std::shared_ptr<Open> least;
     for (const auto& open : open_)
-      if (!open->is_over && open->next < open->count() && (!least || open->running.size() < least->running.size()))
+      if (!open->is_over && open->next < open->count() && open->is_seen() &&
+          (!least || open->running.size() < least->running.size()))
         least = open;
     if (least) begin_output(least);
     return least != nullptr;
@@ -241,6 +242,7 @@ void Scheduler::begin_output(const std::shared_ptr<Open>& open) {
   infer::SequenceOrder order;
   order.prompt = request.prompts[prompt];
   order.set = request.set;
+  for (const AskedPicture& one : request.pictures) order.pictures.push_back(one.picture);
   order.sampling = request.sampling;
   order.sampling.seed += uint32_t(index % request.n);
   order.generate = request.generate;
@@ -367,6 +369,45 @@ void Scheduler::hand_over() {
   }
 }
 
+// Has the rows of one picture made that a request waits for, so that running sequences wait for one picture at most.
+void Scheduler::see() {
+  for (const auto& open : open_) {
+    if (open->is_over) continue;
+    for (AskedPicture& one : open->request.pictures) {
+      if (one.picture) continue;
+      try {
+        one.picture = seen(*one.prepared);
+        std::vector<text::TokenId>& prompt = open->request.prompts.at(0);
+        for (size_t row = 0; row < one.places.size(); ++row) prompt.at(one.places[row]) = one.picture->ids.at(row);
+        one.prepared.reset();
+      } catch (const Error& error) {
+        const std::string why = broken();
+        open->answering->fail(why.empty() ? 500 : 503, why.empty() ? error.what() : why);
+        open->is_over = true;
+        const std::lock_guard lock(mutex_);
+        ++numbers_[open->set()].failed;
+      }
+      return;
+    }
+  }
+}
+
+// Clients send the pictures of a conversation again with each message, so the latest ones are kept with their rows.
+infer::PictureRef Scheduler::seen(const infer::PreparedPicture& picture) {
+  const auto at = std::find_if(seen_.begin(), seen_.end(), [&](const auto& one) { return one->hash == picture.hash; });
+  if (at != seen_.end())
+    seen_.splice(seen_.begin(), seen_, at);
+  else
+    seen_.push_front(options_.tower->hold(picture, loaded_.pictures(), infer::picture_width(loaded_.model())));
+  infer::PictureRef out = seen_.front();
+  int64_t bytes = 0;
+  for (auto one = seen_.begin(); one != seen_.end();) {
+    bytes += std::ssize((*one)->rows) * int64_t{sizeof(float)};
+    one = bytes > options_.picture_bytes ? seen_.erase(one) : std::next(one);
+  }
+  return out;
+}
+
 void Scheduler::fail_all(int status, const std::string& message) {
   for (const auto& open : open_) {
     if (open->ended < open->count()) open->answering->fail(status, message);
@@ -476,6 +517,7 @@ void Scheduler::count() {
 bool Scheduler::round(double wait) {
   if (!take_new(wait)) return false;
   look_at_clients();
+  see();
   begin_outputs();
   step();
   embed();

@@ -5,6 +5,7 @@
 // tests/model/serve/scheduler_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -20,6 +21,7 @@
 
 #include "model/infer/generate/sequence_batch.h"
 #include "model/infer/measure/embed.h"
+#include "model/infer/tower/tower.h"
 #include "model/serve/metrics.h"
 #include "model/serve/request.h"
 
@@ -107,6 +109,8 @@ struct SchedulerOptions {
   size_t most_bytes = size_t{1} << 20;            // limit of a request's output that its client has not read
   infer::Pooling pooling = infer::Pooling::mean;  // of embedding vectors
   infer::DraftOptions draft;                      // its model must outlive this
+  infer::Tower* tower = nullptr;                  // makes the rows of pictures; null: the model reads none
+  int64_t picture_bytes = int64_t{256} << 20;     // rows of the latest pictures, which are kept for later requests
   // Whether steps are compiled while there are no requests. nullopt: on devices other than the host, whose kernels take
   // longer to compile than a client should wait.
   std::optional<bool> prepares = {};
@@ -149,6 +153,10 @@ class Scheduler {
     std::vector<Delta> fresh;                           // by output
     int64_t set() const { return request.set; }
     int64_t count() const { return std::ssize(request.prompts) * request.n; }
+    bool is_seen() const {  // all its pictures have rows
+      return std::all_of(request.pictures.begin(), request.pictures.end(),
+                         [](const AskedPicture& one) { return one.picture != nullptr; });
+    }
   };
 
   bool prepare();
@@ -161,6 +169,8 @@ class Scheduler {
   void end_some(const std::function<bool(const Open&)>& which, bool out_of_time);
   void hand_over();
   void look_at_clients();
+  void see();
+  infer::PictureRef seen(const infer::PreparedPicture& picture);
   void step();
   void embed();
   void fail_all(int status, const std::string& message);
@@ -174,6 +184,8 @@ class Scheduler {
   std::optional<infer::Embedder> embedder_, scorer_;  // of vectors, and of pairs
   std::list<std::shared_ptr<Open>> open_;             // owned by the model's thread
   std::list<std::shared_ptr<Embedding>> embeddings_;  // the same; the first is in progress
+  std::list<infer::PictureRef> seen_;                 // pictures with rows, the latest first
+  const infer::LoadedModel& loaded_;
 
   mutable std::mutex mutex_;
   std::condition_variable asked_;

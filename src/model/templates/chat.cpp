@@ -138,7 +138,7 @@ ChatRenderer::ChatRenderer(text::Tokenizer tokenizer, ChatTemplate chat, std::fu
 MarkedChat ChatRenderer::mark(const ordered_json& messages, const ordered_json& more) const {
   MarkedChat out;
   try {
-    out.messages = normal_messages(messages);
+    out.messages = normal_messages(messages, OtherKeys::kept, PictureParts::kept);
   } catch (const MessageFault& fault) {
     throw user_error("{}{}{}", fault.reason, fault.detail.empty() ? "" : ": ", fault.detail);
   }
@@ -326,6 +326,9 @@ std::vector<text::TokenId> ChatRenderer::prompt(const ordered_json& messages, co
 
 ChatPrompt ChatRenderer::prompt(const ordered_json& messages, const ordered_json& more, PromptEnd end) const {
   const MarkedChat chat = mark(messages, more);
+  // Here no one has their rows.
+  for (const ordered_json& message : chat.messages)
+    if (message["content"].is_array()) throw user_error("a message has content other than text");
   Options options{.open_answer = end == PromptEnd::opening};
   if (end == PromptEnd::continued) {
     if (chat.messages.empty() || chat.messages.back()["role"] != "assistant")

@@ -82,7 +82,22 @@ void name_results(ordered_json& messages) {
   }
 }
 
-ordered_json normal_message(const ordered_json& given, OtherKeys other) {
+// A content with pictures as a list of parts; any other as one string.
+ordered_json normal_content(const ordered_json& content, PictureParts pictures) {
+  const bool has_pictures = pictures == PictureParts::kept && content.is_array() &&
+                            std::any_of(content.begin(), content.end(), is_picture_part);
+  if (!has_pictures) return content_text(content, "message");
+  ordered_json out = ordered_json::array();
+  for (const ordered_json& part : content) {
+    if (is_picture_part(part))
+      out.push_back({{"type", "image"}});
+    else if (std::string text = content_text(ordered_json::array({part}), "message"); !text.empty())
+      out.push_back({{"type", "text"}, {"text", std::move(text)}});
+  }
+  return out;
+}
+
+ordered_json normal_message(const ordered_json& given, OtherKeys other, PictureParts pictures) {
   if (!given.is_object()) wrong("a message is not an object", given.type_name());
   const auto role = given.find("role");
   if (role == given.end() || !role->is_string() || role->get_ref<const std::string&>().empty())
@@ -90,7 +105,7 @@ ordered_json normal_message(const ordered_json& given, OtherKeys other) {
   ordered_json out = ordered_json::object(), calls = ordered_json::array();
   for (const auto& [key, value] : given.items()) {
     if (key == "content") {
-      out[key] = value.is_null() ? ordered_json() : ordered_json(content_text(value, "message"));
+      out[key] = value.is_null() ? ordered_json() : normal_content(value, pictures);
     } else if (value.is_null()) {
       continue;
     } else if (key == "tool_calls") {
@@ -132,6 +147,18 @@ std::string content_text(const ordered_json& content, const char* owner) {
   return out;
 }
 
+bool is_picture_part(const ordered_json& part) {
+  return part.is_object() && part.value("type", ordered_json()) == "image";
+}
+
+void put_before(ordered_json& content, const std::string& text) {
+  if (text.empty()) return;
+  if (content.is_array())
+    content.insert(content.begin(), ordered_json{{"type", "text"}, {"text", text}});
+  else
+    content = text + (content.is_string() ? content.get<std::string>() : std::string());
+}
+
 void share_thoughts(ordered_json& message) {
   const std::string thoughts = thoughts_of(message);
   if (thoughts.empty()) return;
@@ -147,10 +174,10 @@ std::string thoughts_of(const ordered_json& message) {
   return {};
 }
 
-ordered_json normal_messages(const ordered_json& messages, OtherKeys other) {
+ordered_json normal_messages(const ordered_json& messages, OtherKeys other, PictureParts pictures) {
   if (!messages.is_array()) wrong("messages are not a list", messages.type_name());
   ordered_json out = ordered_json::array();
-  for (const ordered_json& message : messages) out.push_back(normal_message(message, other));
+  for (const ordered_json& message : messages) out.push_back(normal_message(message, other, pictures));
   name_results(out);
   return out;
 }

@@ -15,6 +15,10 @@ struct MessageFault {
 
 enum class OtherKeys { kept, refused };
 
+// Whether contents may have parts that are pictures: {"type": "image"}. Such a content stays a list, in which all
+// other parts are {"type": "text", "text": TEXT}.
+enum class PictureParts { refused, kept };
+
 // Returns the messages with
 //   "content"       as one string: text parts are joined; "" if there is none besides calls or reasoning,
 //   "tool_calls"    as {"id", "type": "function", "function": {"name", "arguments"}}; arguments become an object, even
@@ -24,7 +28,12 @@ enum class OtherKeys { kept, refused };
 //   "name"          of tool results set to that of the call they answer, if it is missing,
 // and without keys whose value is null. The function is idempotent. Throws MessageFault. Unknown keys are kept for the
 // template, or rejected.
-nlohmann::ordered_json normal_messages(const nlohmann::ordered_json& messages, OtherKeys other = OtherKeys::kept);
+nlohmann::ordered_json normal_messages(const nlohmann::ordered_json& messages, OtherKeys other = OtherKeys::kept,
+                                       PictureParts pictures = PictureParts::refused);
+
+bool is_picture_part(const nlohmann::ordered_json& part);
+// Puts text before a content, whether it is a string or a list of parts. Nothing happens for an empty text.
+void put_before(nlohmann::ordered_json& content, const std::string& text);
 
 // The text of a content: the string itself, or its parts joined. Throws MessageFault if a part is not text. `owner`:
 // used in messages ("message").

@@ -12,11 +12,17 @@ namespace lumen::model::arch {
 
 // The tower of a Hugging Face architecture; null where no family describes it.
 FamilyRef tower_of(const Library& library, const std::string& architecture);
+// The tower of a GGUF file of its own, by what the file calls it (attribute `projector`). Error where no family does.
+FamilyRef tower_of_projector(const Library& library, const std::string& projector);
 
 // How a tower's pictures stand in the text of a prompt.
 struct PictureText {
   std::string mark;   // what stands for a picture (attribute picture_mark)
   std::string place;  // .. and in it the token that stands for each row (picture_place)
+  // What chat templates write for a picture, if it is not the mark (picture_written).
+  std::string written = {};
+  // Tokens behind each line of rows (picture_line_end) and, in its place, behind the last one (picture_end).
+  std::string line_end = {}, end = {};
 };
 PictureText picture_text(const Family& tower);
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/sealed/seal.h"
 #include "model/arch/function.h"
 #include "model/infer/session/finite.h"
 #include "run/engine/engine.h"
@@ -111,19 +112,32 @@ Tower::Step& Tower::step(const PatchPlaces& places) {
   return steps_.emplace_back(std::move(s));
 }
 
-PictureRef Tower::see(const image::Image& given, const std::string& name, PictureBook& book, int64_t width) {
-  image::Patches patches = prepare(how_, given, name);
-  Picture picture;
-  const std::string content(reinterpret_cast<const char*>(patches.values.data()),
-                            patches.values.size() * sizeof(float));
-  picture.hash = hash_text(fmt::format("{} {} {}", patches.lines, patches.columns, hash_text(content).hex()));
-  const int64_t window = number_or(loaded_.model(), "window", 0);
-  const PatchPlaces places = patch_places(patches, how_, window);
+int64_t Tower::rows_of(int64_t height, int64_t width, const std::string& name) const {
+  const auto [tall, wide] = prepared_size(how_, height, width, name);
+  const int64_t square = how_.patch * how_.merge;
+  return (tall / square) * (wide / square);
+}
+
+PreparedPicture Tower::prepared(const image::Image& given, const std::string& name) const {
+  PreparedPicture out;
+  out.patches = prepare(how_, given, name);
+  out.lines = out.patches.lines / how_.merge;
+  out.columns = out.patches.columns / how_.merge;
+  const std::string_view content(reinterpret_cast<const char*>(out.patches.values.data()),
+                                 out.patches.values.size() * sizeof(float));
+  const std::string about = fmt::format("{} {} {}", out.patches.lines, out.patches.columns, fingerprint(content));
+  out.hash = hash_text(about);
+  return out;
+}
+
+std::vector<float> Tower::rows(const PreparedPicture& picture, int64_t width) {
+  const PatchPlaces places = patch_places(picture.patches, how_, number_or(loaded_.model(), "window", 0));
   Step& s = step(places);
-  patches.values.resize(patches.values.size() / patches.count() * places.patches, 0.0F);
+  std::vector<float> values = picture.patches.values;
+  values.resize(values.size() / picture.patches.count() * places.patches, 0.0F);
   for (const auto& [input, tensor] : s.in) {
     if (input == "patches") {
-      tensor->upload(patches.values.data(), tensor->bytes());
+      tensor->upload(values.data(), tensor->bytes());
       continue;
     }
     const auto found = places.inputs.find(input);
@@ -134,11 +148,9 @@ PictureRef Tower::see(const image::Image& given, const std::string& name, Pictur
     tensor->upload(found->second.data(), tensor->bytes());
   }
   s.program->run();
-  const run::DeviceTensorRef rows = s.program->result(arch::kResult);
-  std::vector<float> all(rows->bytes() / sizeof(float));
-  rows->download(all.data(), rows->bytes());
-  picture.lines = patches.lines / how_.merge;
-  picture.columns = patches.columns / how_.merge;
+  const run::DeviceTensorRef result = s.program->result(arch::kResult);
+  std::vector<float> all(result->bytes() / sizeof(float));
+  result->download(all.data(), result->bytes());
   const int64_t each = std::ssize(all) / (places.patches / (how_.merge * how_.merge));
   if (each != width)
     throw Error(
@@ -147,8 +159,15 @@ PictureRef Tower::see(const image::Image& given, const std::string& name, Pictur
         "the tower belongs to another model");
   all.resize(picture.lines * picture.columns * each);
   require_finite(loaded_, all, "rows of a picture");
-  picture.rows = std::move(all);
-  return book.add(std::move(picture));
+  return all;
+}
+
+PictureRef Tower::hold(const PreparedPicture& picture, PictureBook& book, int64_t width) {
+  return book.add({picture.hash, picture.lines, picture.columns, rows(picture, width), {}});
+}
+
+PictureRef Tower::see(const image::Image& given, const std::string& name, PictureBook& book, int64_t width) {
+  return hold(prepared(given, name), book, width);
 }
 
 }  // namespace lumen::model::infer

@@ -2,8 +2,8 @@
 // a prompt. A tower is a graph of its own, compiled for a few numbers of patches. Proved by
 // tests/model/infer/tower/tower_test.cpp.
 //
-// May include: base, model/arch, model/arch/family, model/image/prepare, model/infer/pictures, model/infer/session,
-// run/engine.
+// May include: base, base/sealed, model/arch, model/arch/family, model/image/prepare, model/infer/pictures,
+// model/infer/session, run/engine.
 // Offers: picture_prompt.h.
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "model/arch/family/tower.h"
 #include "model/arch/model.h"
 #include "model/image/prepare/prepare.h"
@@ -35,12 +36,25 @@ struct PatchPlaces {
 };
 PatchPlaces patch_places(const image::Patches& patches, const image::Preparation& how, int64_t window);
 
+// A picture as a tower reads it.
+struct PreparedPicture {
+  Hash hash;  // collision-resistant: equal ones are equal pictures, also where strangers choose them
+  image::Patches patches;
+  int64_t lines = 0, columns = 0;  // of its rows
+  int64_t count() const { return lines * columns; }
+};
+
 class Tower {
  public:
   // `exact`: f32 activations throughout.
   Tower(run::Engine& engine, arch::Model tower, bool exact);
 
-  // The picture's rows, held in `book` (LoadedModel::pictures). Error if they do not fit `width` numbers.
+  // How many rows a picture of this size in pixels has, and the picture prepared. Any thread may call these two.
+  int64_t rows_of(int64_t height, int64_t width, const std::string& name) const;
+  PreparedPicture prepared(const image::Image& picture, const std::string& name) const;
+  // The picture with its rows, held in `book` (LoadedModel::pictures). Error if they do not fit `width` numbers.
+  PictureRef hold(const PreparedPicture& picture, PictureBook& book, int64_t width);
+  // Both at once.
   PictureRef see(const image::Image& picture, const std::string& name, PictureBook& book, int64_t width);
   const arch::PictureText& text() const { return text_; }
 
@@ -51,6 +65,7 @@ class Tower {
     std::map<std::string, run::DeviceTensorRef> in;
   };
   Step& step(const PatchPlaces& places);
+  std::vector<float> rows(const PreparedPicture& picture, int64_t width);
 
   arch::Model model_;
   arch::PictureText text_;

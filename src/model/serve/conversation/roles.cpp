@@ -85,6 +85,13 @@ std::string joined(const std::string& first, const std::string& second) {
   return first.empty() || second.empty() ? first + second : first + "\n\n" + second;
 }
 
+void put_behind(ordered_json& content, const std::string& text) {
+  if (content.is_array())
+    content.push_back({{"type", "text"}, {"text", "\n\n" + text}});
+  else
+    content = joined(content.is_string() ? content.get<std::string>() : std::string(), text);
+}
+
 [[noreturn]] void not_rendered(const std::string& role) {
   throw templates::MessageFault{
       "this model's chat template writes no messages of the role '" + role.substr(0, 64) + "'", {}};
@@ -146,7 +153,8 @@ ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& rol
       continue;
     }
     if (role == MessageRole::user && !waiting.empty()) {
-      message["content"] = joined(waiting, text_of(message));
+      const bool is_alone = message["content"] == "";
+      templates::put_before(message["content"], is_alone ? waiting : waiting + "\n\n");
       waiting.clear();
     }
     out.push_back(std::move(message));
@@ -154,7 +162,7 @@ ordered_json mapped_roles(const ordered_json& messages, const RenderedRoles& rol
   if (waiting.empty()) return out;
   // No user message follows.
   if (!out.empty() && out.back()["role"] == "user")
-    out.back()["content"] = joined(text_of(out.back()), waiting);
+    put_behind(out.back()["content"], waiting);
   else
     out.push_back({{"role", "user"}, {"content", waiting}});
   return out;

@@ -1,6 +1,7 @@
 #include "model/serve/forms/messages.h"
 
 #include "model/serve/hints.h"
+#include "model/serve/pictures/picture_parts.h"
 
 namespace lumen::model::serve {
 namespace {
@@ -32,19 +33,36 @@ void known_members(const ordered_json& block, FieldNotes* notes, std::initialize
       ignore(notes, "a block has no " + key_in_quotes(key));
 }
 
-// The text of a content: a string, or a list of text blocks.
-std::string joined_text(const ordered_json& content, FieldNotes* notes) {
-  if (content.is_null()) return {};
+// The address of a picture: {"source": {"type": "base64", "media_type", "data"}} or {"source": {"type": "url", "url"}}.
+std::string picture_address(const ordered_json& block, FieldNotes* notes) {
+  known_members(block, notes, {"type", "source", "cache_control"});
+  const ordered_json source = block.value("source", ordered_json());
+  const ordered_json type = source.is_object() ? source.value("type", ordered_json()) : ordered_json();
+  if (type == "url") return text_member(source, "url");
+  if (type == "base64") return data_url(text_member(source, "media_type"), text_member(source, "data"));
+  throw no_block("the 'source' of an image has the type 'base64' or 'url'");
+}
+
+void add_text(const ordered_json& block, FieldNotes* notes, MixedContent* out) {
+  if (!block.is_object() || block.value("type", ordered_json()) != "text")
+    throw no_block("blocks of this kind are not supported here");
+  known_members(block, notes, {"type", "text", "cache_control", "citations"});
+  out->add_text(text_member(block, "text"));
+}
+
+// A content: a string, or a list of blocks of text, and of pictures where these may be.
+ordered_json content_of(const ordered_json& content, FieldNotes* notes, bool with_pictures) {
+  if (content.is_null()) return "";
   if (content.is_string()) return content;
   if (!content.is_array()) throw no_block("'content' is a string or a list of blocks");
-  std::string out;
+  MixedContent out;
   for (const auto& block : content) {
-    if (!block.is_object() || block.value("type", ordered_json()) != "text")
-      throw no_block("blocks of this kind are not supported here");
-    known_members(block, notes, {"type", "text", "cache_control", "citations"});
-    out += text_member(block, "text");
+    if (with_pictures && block.is_object() && block.value("type", ordered_json()) == "image")
+      out.add_picture(picture_address(block, notes));
+    else
+      add_text(block, notes, &out);
   }
-  return out;
+  return out.json();
 }
 
 ordered_json call_of(const ordered_json& block, FieldNotes* notes) {
@@ -74,18 +92,19 @@ void add_message(const ordered_json& message, FieldNotes* notes, ordered_json* o
     throw no_block("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
   if (!content.is_array()) {
     if (content.is_null() && role == "user") throw no_block("'content' is a string or a list of blocks");
-    out->push_back({{"role", role}, {"content", joined_text(content, notes)}});
+    out->push_back({{"role", role}, {"content", content_of(content, notes, false)}});
     return;
   }
   ordered_json said = {{"role", role}, {"content", ""}};
+  MixedContent mixed;
   bool is_said = false;
   for (const auto& block : content) {
     const ordered_json type = block.is_object() ? block.value("type", ordered_json()) : ordered_json();
     if (type == "tool_result" && role == "user") {
       known_members(block, notes, {"type", "tool_use_id", "content", "is_error", "cache_control"});
-      out->push_back({{"role", "tool"},
-                      {"tool_call_id", text_member(block, "tool_use_id")},
-                      {"content", block.contains("content") ? joined_text(block["content"], notes) : std::string()}});
+      ordered_json result = {{"role", "tool"}, {"tool_call_id", text_member(block, "tool_use_id")}, {"content", ""}};
+      if (block.contains("content")) result["content"] = content_of(block["content"], notes, true);
+      out->push_back(std::move(result));
     } else if (type == "tool_use" && role == "assistant") {
       said["tool_calls"].push_back(call_of(block, notes));
       is_said = true;
@@ -99,11 +118,15 @@ void add_message(const ordered_json& message, FieldNotes* notes, ordered_json* o
     } else if (type.is_string() && is_of_server_tool(type)) {
       ignore(notes, "blocks of the type " + key_in_quotes(type) + " are ignored");
       is_said = true;
+    } else if (type == "image" && role == "user") {
+      mixed.add_picture(picture_address(block, notes));
+      is_said = true;
     } else {
-      said["content"] = said["content"].get<std::string>() + joined_text(ordered_json::array({block}), notes);
+      add_text(block, notes, &mixed);
       is_said = true;
     }
   }
+  said["content"] = mixed.json();
   if (is_said || content.empty()) out->push_back(std::move(said));
 }
 
@@ -170,7 +193,7 @@ ordered_json chat_of_messages(const ordered_json& body, bool is_counted, FieldNo
   Fields fields(body, notes);
   ordered_json chat = ordered_json::object(), messages = ordered_json::array();
   if (const ordered_json* system = fields.find("system"))
-    messages.push_back({{"role", "system"}, {"content", joined_text(*system, notes)}});
+    messages.push_back({{"role", "system"}, {"content", content_of(*system, notes, false)}});
   const ordered_json* given = fields.find("messages");
   if (!given || !given->is_array() || given->empty())
     throw wrong_value("messages", "'messages' must be a list of messages");

@@ -1,5 +1,6 @@
 #include "model/serve/forms/native.h"
 
+#include "model/serve/asked_pictures.h"
 #include "model/serve/fields.h"
 #include "model/serve/forms/infill.h"
 #include "model/text/unicode/unicode.h"
@@ -294,7 +295,7 @@ ordered_json native_props(const ServedModel& model, int64_t slots, const std::st
   out["total_slots"] = slots;
   out["model_alias"] = model.name;
   out["model_path"] = model.facts.file;
-  out["modalities"] = {{"vision", false}, {"audio", false}};
+  out["modalities"] = {{"vision", model.pictures.has_value()}, {"audio", false}};
   out["chat_template"] = tokenizer.chat_template();
   out["bos_token"] = name(tokenizer.bos());
   out["eos_token"] = name(tokenizer.eos());
@@ -311,7 +312,8 @@ ordered_json native_slots(const ServedModel& model, int64_t slots, int64_t runni
 
 ordered_json apply_template(const ordered_json& body, const ServedModel& model) {
   if (!model.chat) throw Refusal(400, "this model has no chat template", "model", "unsupported_model");
-  std::vector<text::TokenId> prompt = read_chat(body, model).prompts.at(0);
+  const GenerationRequest request = read_chat(body, model);
+  std::vector<text::TokenId> prompt = without_rows(request.prompts.at(0), request.pictures, model);
   // A completion of this prompt adds BOS itself.
   if (model.tokenizer.adds_bos() && model.tokenizer.bos() == prompt.front()) prompt.erase(prompt.begin());
   return {{"prompt", text::utf8_repair(model.tokenizer.decode(prompt, false))}};

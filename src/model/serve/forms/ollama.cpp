@@ -5,6 +5,7 @@
 #include "model/infer/measure/pooling.h"
 #include "model/serve/fields.h"
 #include "model/serve/forms/infill.h"
+#include "model/serve/pictures/picture_parts.h"
 
 namespace lumen::model::serve {
 namespace {
@@ -23,9 +24,19 @@ std::string text_of(Fields& fields, const char* name) {
   return value ? value->get<std::string>() : std::string();
 }
 
-void refuse_images(const ordered_json* images) {
-  if (images && !(images->is_array() && images->empty()))
-    throw Refusal(400, "images are not supported", "images", "unsupported_parameter");
+// A content with pictures in base64, which stand before the text as in Ollama.
+ordered_json content_with(const ordered_json* images, const std::string& text) {
+  MixedContent out;
+  if (images && !images->is_array()) throw wrong_value("images", "'images' must be a list of pictures in base64");
+  if (images) {
+    for (const ordered_json& image : *images) {
+      if (!image.is_string()) throw wrong_value("images", "'images' must be a list of pictures in base64");
+      const auto& data = image.get_ref<const std::string&>();
+      out.add_picture(data.starts_with("data:") ? data : data_url("image/*", data));
+    }
+  }
+  out.add_text(text);
+  return out.json();
 }
 
 // Options with a name of their own; others have the same name in both APIs. The defaults are those of Ollama.
@@ -129,7 +140,7 @@ ordered_json chat_messages(const ordered_json& given) {
     for (const auto& [key, value] : message.items()) {
       if (value.is_null()) continue;
       if (key == "images")
-        refuse_images(&value);
+        continue;
       else if (key == "tool_calls" && !(value.is_array() && value.empty()))
         ids.add_calls(value, &one);
       else if ((key == "tool_name" || key == "name") && value.is_string())
@@ -141,6 +152,8 @@ ordered_json chat_messages(const ordered_json& given) {
     }
     if (one.value("role", ordered_json()) == "tool") ids.add_result(tool, &one);
     if (!one.contains("content")) one["content"] = "";
+    if (message.contains("images") && !message["images"].is_null() && one["content"].is_string())
+      one["content"] = content_with(&message["images"], one["content"].get<std::string>());
     out.push_back(std::move(one));
   }
   return out;
@@ -174,7 +187,7 @@ OllamaAsk read_ollama_generate(const ordered_json& body, const ServedModel& mode
   const std::string prompt = text_of(fields, "prompt"), system = text_of(fields, "system"),
                     suffix = text_of(fields, "suffix");
   const bool is_raw = fields.boolean("raw", false);
-  refuse_images(fields.find("images"));
+  const ordered_json* images = fields.find("images");
   fields.only("template", {""});
   fields.only("context", {ordered_json::array()});
   ask.is_load = prompt.empty() && suffix.empty();
@@ -182,11 +195,12 @@ OllamaAsk read_ollama_generate(const ordered_json& body, const ServedModel& mode
   if (ask.is_chat) {
     ordered_json& messages = ask.body["messages"] = ordered_json::array();
     if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
-    messages.push_back({{"role", "user"}, {"content", prompt}});
+    messages.push_back({{"role", "user"}, {"content", content_with(images, prompt)}});
     read_thinking(fields, &ask.body);
   } else {
     fields.only("system", {""});
     fields.only("think", {false});
+    fields.only("images", {ordered_json::array()});
     ask.body["prompt"] =
         suffix.empty() || ask.is_load ? ordered_json(prompt) : ordered_json(infill_prompt(model, prompt, suffix, {}));
     if (!ask.body.contains("max_tokens")) ask.body["max_tokens"] = most_tokens_of(model);
@@ -397,6 +411,7 @@ ordered_json ollama_model(const ServedModel& model) {
   if (model.longest > 0) out["capabilities"].push_back("completion");
   if (model.longest > 0 && model.calls) out["capabilities"].push_back("tools");
   if (has_infill(model)) out["capabilities"].push_back("insert");
+  if (model.pictures) out["capabilities"].push_back("vision");
   if (model.longest > 0 && chat.find("enable_thinking") != std::string::npos) out["capabilities"].push_back("thinking");
   if (model.longest == 0) out["capabilities"].push_back("embedding");
   out["modified_at"] = utc_time(model.facts.modified);

@@ -2,6 +2,7 @@
 
 #include "base/structured/json.h"
 #include "model/serve/hints.h"
+#include "model/serve/pictures/picture_parts.h"
 
 namespace lumen::model::serve {
 namespace {
@@ -17,21 +18,38 @@ void ignore(FieldNotes* notes, const std::string& message, const std::string& pa
   notes->add(message);
 }
 
-std::string content_text(const ordered_json& content) {
+// The address of {"type": "input_image", "image_url": ADDRESS}.
+std::string picture_address(const ordered_json& part) {
+  const auto at = part.find("image_url");
+  if (at == part.end() || !at->is_string())
+    throw no_item("an 'input_image' has its address in 'image_url'; files are not kept here");
+  return *at;
+}
+
+ordered_json content_of(const ordered_json& content, bool with_pictures) {
   if (content.is_string()) return content;
-  if (content.is_null()) return {};
+  if (content.is_null()) return "";
   if (!content.is_array()) throw no_item("the content of an item is a string or a list of parts");
-  std::string out;
+  MixedContent out;
   for (const auto& part : content) {
     const ordered_json type = part.is_object() ? part.value("type", ordered_json()) : ordered_json();
+    if (with_pictures && type == "input_image") {
+      out.add_picture(picture_address(part));
+      continue;
+    }
     const bool is_text = type == "input_text" || type == "output_text" || type == "text" || type == "summary_text" ||
                          type == "reasoning_text" || type == "refusal";
     const char* key = type == "refusal" ? "refusal" : "text";
     if (!is_text || !part.contains(key) || !part[key].is_string())
-      throw no_item("only text parts of an item are supported");
-    out += part[key].get_ref<const std::string&>();
+      throw no_item(with_pictures ? "the parts of an item are text or pictures"
+                                  : "only text parts of an item are supported");
+    out.add_text(part[key].get_ref<const std::string&>());
   }
-  return out;
+  return out.json();
+}
+
+std::string content_text(const ordered_json& content) {
+  return content_of(content, false);
 }
 
 std::string text_of_item(const ordered_json& item, const char* name) {
@@ -60,11 +78,11 @@ void add_item(const ordered_json& item, FieldNotes* notes, ordered_json* message
     if (!known || *known == MessageRole::tool || *known == MessageRole::function)
       throw no_item("the 'role' of a message is 'user', 'assistant', 'system' or 'developer'");
     if (!item.contains("content") && role != "assistant") throw no_item("a message without 'content'");
-    const std::string text = item.contains("content") ? content_text(item["content"]) : std::string();
+    const ordered_json content = content_of(item.value("content", ordered_json()), role != "assistant");
     if (role == "assistant")
-      answer_of(messages, true, false)["content"] = text;
+      answer_of(messages, true, false)["content"] = content;
     else
-      messages->push_back({{"role", role}, {"content", text}});
+      messages->push_back({{"role", role}, {"content", content}});
   } else if (type == "reasoning") {
     std::string text;
     if (item.contains("content")) text = content_text(item["content"]);
@@ -82,8 +100,9 @@ void add_item(const ordered_json& item, FieldNotes* notes, ordered_json* message
     answer_of(messages, false, false)["tool_calls"].push_back(std::move(call));
   } else if (type == "function_call_output" || type == "custom_tool_call_output") {
     if (!item.contains("output")) throw no_item("a result without 'output'");
-    messages->push_back(
-        {{"role", "tool"}, {"tool_call_id", text_of_item(item, "call_id")}, {"content", content_text(item["output"])}});
+    messages->push_back({{"role", "tool"},
+                         {"tool_call_id", text_of_item(item, "call_id")},
+                         {"content", content_of(item["output"], true)}});
   } else if (type.ends_with("_call") || type.ends_with("_call_output")) {  // of other servers' tools
     ignore(notes, "items of the type " + key_in_quotes(type) + " are ignored", "input");
   } else {
