@@ -121,8 +121,10 @@ function stopWriting() {
   return Boolean(stream);
 }
 
-// Files that go with the next message. Their text becomes part of the prompt.
+// Files that go with the next message. The text of texts becomes part of the prompt; pictures go as they are, where the model
+// reads pictures: larger ones are scaled down, as the model would do itself.
 const kMostFiles = 10, kLargestFile = 256, kLargestFiles = 1024;  // the last two in KiB
+const kLargestSide = 1536, kLargestPicture = 1024;                // pixels, and KiB of base64
 let files = [];
 const takenFiles = () => files.slice();
 function sizeText(text) {
@@ -130,7 +132,7 @@ function sizeText(text) {
   return bytes < 1024 ? `${bytes} B` : `${(bytes / 1024).toFixed(1)} KiB`;
 }
 function drawFiles() {
-  at("files").replaceChildren(...files.map((file, i) => make("span", { className: "chip" }, `${file.name} · ${sizeText(file.text)}`,
+  at("files").replaceChildren(...files.map((file, i) => make("span", { className: "chip" }, file.picture ? thumbnail(file) : null, file.picture ? file.name : `${file.name} · ${sizeText(file.text)}`,
     make("button", { type: "button", className: "plain", ariaLabel: `${say("remove")}: ${file.name}`, onclick: () => { files.splice(i, 1); drawFiles(); } }, "×"))));
 }
 function clearFiles() {
@@ -138,9 +140,39 @@ function clearFiles() {
   drawFiles();
   notice("file", "");
 }
+const thumbnail = (file) => make("img", { className: "thumbnail", src: file.picture, alt: file.name, decoding: "async" });
+const isPicture = (file) => /^image\/(?!svg)/.test(file.type);
+// The picture as a data: URL of a kind that the server reads.
+async function readPicture(file) {
+  const given = await new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => failed(reader.error);
+    reader.readAsDataURL(file);
+  });
+  const image = new Image();
+  image.src = given;
+  await image.decode();
+  const scale = kLargestSide / Math.max(image.naturalWidth, image.naturalHeight);
+  if (scale >= 1 && kPicture.test(given) && given.length <= kLargestPicture * 1024) return given;
+  const canvas = make("canvas", { width: Math.max(1, Math.round(image.naturalWidth * Math.min(1, scale))), height: Math.max(1, Math.round(image.naturalHeight * Math.min(1, scale))) });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  const exact = canvas.toDataURL("image/png");
+  return exact.length <= kLargestPicture * 1024 ? exact : canvas.toDataURL("image/jpeg", 0.9);
+}
 async function addFiles(list) {
   const refused = [];
   for (const file of list) {
+    if (isPicture(file)) {
+      if (!canSee()) { refused.push(say("blind", file.name)); continue; }
+      if (files.length >= kMostFiles) { refused.push(say("many", kMostFiles, kLargestFiles)); break; }
+      try {
+        files.push({ name: file.name || say("picture"), text: "", picture: await readPicture(file) });
+      } catch {
+        refused.push(say("nopicture", file.name));
+      }
+      continue;
+    }
     const sum = files.reduce((n, one) => n + new Blob([one.text]).size, 0);
     if (file.size > kLargestFile * 1024) { refused.push(say("large", file.name, kLargestFile)); continue; }
     if (files.length >= kMostFiles || sum + file.size > kLargestFiles * 1024) { refused.push(say("many", kMostFiles, kLargestFiles)); break; }

@@ -2,6 +2,7 @@
 // is shown. A node: {id, parent, role, content, reasoning, calls, callId, files, model, finish, error, stats, seconds}.
 const kNodeFields = ["role", "content", "reasoning", "calls", "callId", "files", "model", "finish", "error", "stats", "seconds"];
 const kRoot = "";
+const kPicture = /^data:image\/(?:png|jpeg|webp|bmp);base64,[A-Za-z0-9+/]+=*$/;  // a file of a message may be one: {name, text, picture}
 
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16).padStart(2, "0")).join("");
@@ -92,7 +93,7 @@ function conversationOf(given, keepsId) {
     const node = { id: one.id, parent: one.parent, role: one.role, content: "" };
     for (const name of ["content", "reasoning", "callId", "model", "finish", "error"]) if (isText(one[name])) node[name] = one[name];
     if (Number.isFinite(one.seconds)) node.seconds = one.seconds;
-    if (Array.isArray(one.files)) node.files = one.files.filter((file) => file && isText(file.name) && isText(file.text)).map((file) => ({ name: file.name, text: file.text }));
+    if (Array.isArray(one.files)) node.files = one.files.filter((file) => file && isText(file.name) && isText(file.text)).map((file) => (isText(file.picture) && kPicture.test(file.picture) ? { name: file.name, text: "", picture: file.picture } : { name: file.name, text: file.text }));
     if (Array.isArray(one.calls)) node.calls = one.calls.filter((call) => call && isText(call.name) && isText(call.text)).map((call) => ({ id: String(call.id), name: call.name, text: call.text }));
     if (one.stats && typeof one.stats === "object") node.stats = Object.fromEntries(Object.entries(one.stats).filter((pair) => Number.isFinite(pair[1])));
     out.insert(node);
@@ -111,8 +112,13 @@ function fenced(text, language) {
   return `${fence}${language}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
 }
 function promptOf(node) {
-  const files = (node.files || []).map((file) => `File ${file.name}:\n${fenced(file.text, (/\.(\w{1,12})$/.exec(file.name) || [])[1] || "")}\n\n`);
+  const files = (node.files || []).filter((file) => !file.picture).map((file) => `File ${file.name}:\n${fenced(file.text, (/\.(\w{1,12})$/.exec(file.name) || [])[1] || "")}\n\n`);
   return files.join("") + node.content;
+}
+// The content of a user's message: text, or pictures before it.
+function contentOf(node) {
+  const pictures = (node.files || []).filter((file) => file.picture).map((file) => ({ type: "image_url", image_url: { url: file.picture } })), text = promptOf(node);
+  return pictures.length ? [...pictures, ...(text ? [{ type: "text", text }] : [])] : text;
 }
 const gotNothing = (node) => Boolean(node.error) && !node.content && !node.reasoning && !(node.calls || []).length;
 
@@ -122,7 +128,7 @@ function messagesOf(path) {
   const out = [];
   for (const [i, node] of path.entries()) {
     if (gotNothing(node) || (path[i + 1] && gotNothing(path[i + 1]))) continue;
-    if (node.role === "user") out.push({ role: "user", content: promptOf(node) });
+    if (node.role === "user") out.push({ role: "user", content: contentOf(node) });
     else if (node.role === "tool") out.push({ role: "tool", tool_call_id: node.callId || "", content: node.content });
     else {
       const message = { role: "assistant", content: node.content };
@@ -154,6 +160,7 @@ function markdownOf(conversation) {
     const { reasoning, content } = node.role === "assistant" ? splitThinking(node) : { reasoning: "", content: promptOf(node) };
     parts.push(`## ${node.role === "assistant" ? node.model || "assistant" : node.role}`);
     if (reasoning) parts.push(reasoning.split("\n").map((line) => "> " + line).join("\n"));
+    for (const file of node.files || []) if (file.picture) parts.push(`*${file.name}*`);
     if (content) parts.push(content);
     for (const call of node.calls || []) parts.push(`${call.name}:\n\n${fenced(call.text, "json")}`);
     if (node.error) parts.push(`*${node.error}*`);

@@ -12,6 +12,7 @@ function dress() {
     one.setAttribute("aria-label", say(one.dataset.label));
     if (one.tagName === "BUTTON") one.title = say(one.dataset.label);
   }
+  sayFiles();
   at("ask").placeholder = say("ask");
   at("find").placeholder = say("find");
   at("language").textContent = tongue === "en" ? "한국어" : "English";
@@ -21,6 +22,13 @@ function dress() {
   draw();
   drawChats();
   drawFiles();
+}
+// Pictures are offered where the chosen model reads them.
+function sayFiles() {
+  at("attach").title = say(canSee() ? "attachboth" : "attach");
+  at("attach").setAttribute("aria-label", at("attach").title);
+  at("choose").setAttribute("aria-label", at("attach").title);
+  at("drop").textContent = say(canSee() ? "dropboth" : "drop");
 }
 function turn() {
   settings.theme = isDark() ? "light" : "dark";
@@ -91,7 +99,7 @@ function bindSettings() {
       keepSettings();
     });
   }
-  at("model").addEventListener("change", () => { settings.model = at("model").value; keepSettings(); });
+  at("model").addEventListener("change", () => { settings.model = at("model").value; keepSettings(); sayFiles(); });
   // Models and adapters may have changed since the page was loaded.
   at("model").addEventListener("focus", () => readModels().catch(() => {}));
   at("key").value = keptKey();

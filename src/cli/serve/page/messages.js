@@ -95,7 +95,7 @@ function elementOf(node) {
   return elements.get(node.id);
 }
 function fillMessage(node, parts) {
-  parts.body.replaceChildren(...(node.files || []).map((file) => make("details", { className: "file" },
+  parts.body.replaceChildren(...(node.files || []).map((file) => file.picture ? thumbnail(file) : make("details", { className: "file" },
     make("summary", {}, `${file.name} · ${sizeText(file.text)}`), make("pre", { tabIndex: 0 }, file.text))),
   make("div", { className: "plaintext" }, node.content));
 }

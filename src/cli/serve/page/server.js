@@ -124,10 +124,14 @@ async function look() {
     showState();
   }
 }
+let seeing = new Set();  // models that read pictures
+const canSee = () => seeing.has(at("model").value);
 async function readModels() {
   const reply = await fetch("/v1/models", { headers: headsOfRequest() });
   if (!reply.ok) return void (await failure(reply));
-  const ids = (await reply.json()).data.map((one) => one.id), chosen = at("model").value || settings.model;
+  const models = (await reply.json()).data, ids = models.map((one) => one.id), chosen = at("model").value || settings.model;
+  seeing = new Set(models.filter((one) => (one.input_modalities || []).includes("image")).map((one) => one.id));
   at("model").replaceChildren(...ids.map((id) => new Option(id, id)));
   if (ids.includes(chosen)) at("model").value = chosen;
+  sayFiles();
 }
