@@ -337,13 +337,23 @@ std::string Library::text_member(const std::string& architecture) const {
 }
 
 FamilyRef Library::family_inside(const std::string& architecture, const std::string& type, bool must_be_known) const {
-  const lang::ModelDecl* first = nullptr;
+  // One that names the architecture, too, comes first; then one that reads all files of its type.
+  const lang::ModelDecl *of_both = nullptr, *of_type = nullptr, *of_architecture = nullptr;
+  bool is_open = false;  // of_type reads all files
   for (const lang::ModelDecl* decl : family_declarations()) {
-    if (!type.empty() && has(types_of(*decl), type)) return built(*decl);
-    for (const Family::Inside& inside : insides_of(*decl))
-      if (inside.architecture == architecture && !first) first = decl;
+    const std::vector<Family::Inside> insides = insides_of(*decl);
+    const bool is_inside =
+        std::ranges::any_of(insides, [&](const Family::Inside& one) { return one.architecture == architecture; });
+    const bool is_typed = !type.empty() && has(types_of(*decl), type);
+    if (is_inside && is_typed && !of_both) of_both = decl;
+    if (is_inside && !of_architecture) of_architecture = decl;
+    if (!is_typed || (of_type && (is_open || has_attribute(*decl, "hf_if")))) continue;
+    of_type = decl;
+    is_open = !has_attribute(*decl, "hf_if");
   }
-  if (first && (type.empty() || !must_be_known)) return built(*first);
+  if (of_both) return built(*of_both);
+  if (of_type) return built(*of_type);
+  if (of_architecture && (type.empty() || !must_be_known)) return built(*of_architecture);
   throw Error(
       Exit::user,
       fmt::format("the text part of {} is of the type '{}', which no model family reads", architecture, type),
