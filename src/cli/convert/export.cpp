@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/numbers.h"
+#include "cli/pictures/tower_note.h"
 #include "cli/settings/declare.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/arch/checkpoint/write.h"
@@ -53,6 +54,7 @@ int export_model(const Shared& shared, const ExportFlags& flags) {
     model::arch::write_model(in.model, to, in.source);
   }
   note(fmt::format("wrote {}", flags.out));
+  note_tower(library, flags.in, flags.out);
   return 0;
 }
 

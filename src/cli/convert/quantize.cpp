@@ -15,6 +15,7 @@
 #include "cli/numbers.h"
 #include "cli/output.h"
 #include "cli/paths/paths.h"
+#include "cli/pictures/tower_note.h"
 #include "cli/settings/declare.h"
 #include "model/arch/checkpoint/packed/pack.h"
 #include "model/arch/checkpoint/read.h"
@@ -248,7 +249,9 @@ void add_quantize(CLI::App& app, Command& command) {
         of_recipe.emplace(*sub);  // the recipe may name files, too
       }
       if (flags->threads > 0) shared->threads = flags->threads;
-      return quantize_file(*shared, *flags);
+      const int status = quantize_file(*shared, *flags);
+      if (status == 0 && !flags->dry_run) note_tower(shared->library(), flags->in, flags->out);
+      return status;
     };
   });
 }

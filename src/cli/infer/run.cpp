@@ -32,7 +32,7 @@ namespace lumen::cli {
 namespace {
 
 struct RunFlags {
-  std::string model, prompt, prompt_file, prompts;
+  std::string model, mmproj, prompt, prompt_file, prompts;
   std::vector<std::string> images;
   SamplingFlags sampling;
   AdapterFlags adapters;
@@ -194,7 +194,8 @@ int generate(const Shared& shared, RunFlags& flags) {
   flags.sampling.invariance.choose(engine, &flags.sampling.session);
   model::infer::LoadedModel loaded(engine, model, adapters);
   std::optional<PictureReader> reader;
-  if (!flags.images.empty()) reader.emplace(library, flags.model, loaded, flags.sampling.session.exact);
+  if (!flags.images.empty())
+    reader.emplace(library, flags.mmproj.empty() ? flags.model : flags.mmproj, loaded, flags.sampling.session.exact);
   note_length(loaded, flags.sampling.session);
   catch_interrupts();
   if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
@@ -250,6 +251,7 @@ void add_run(CLI::App& app, Command& command) {
   auto* prompt = add_setting(*sub, "--prompt", flags->prompt);
   auto* prompt_file = add_setting(*sub, "--file", flags->prompt_file);
   add_setting(*sub, "--image", flags->images);
+  add_setting(*sub, "--mmproj", flags->mmproj);
   add_setting(*sub, "--prompts", flags->prompts);
   add_setting(*sub, "--parallel", flags->parallel)
       ->check(whole(int64_t{1}, int64_t{model::infer::ManySession::kMostSequences}));

@@ -58,7 +58,8 @@ constexpr OtherOption kOptions[] = {
     {"--format", "--json-schema", "write -j (--json-schema) with a JSON schema"},
     {"--rope-scaling,--rope-scale,--rope-freq-base,--rope-freq-scale", "--ctx-size",
      "leave it out: the model's file defines how positions are scaled"},
-    {"-mm,--mmproj", "", "models of images and audio are not supported"},
+    {"-mm", "--mmproj", "write --mmproj"},
+    {"--mmproj", "", "this command reads no pictures"},
     {"--kl-divergence-base", "--kl-divergence",
      "--record-logits FILE writes the base's logits, and --kl-divergence FILE compares with them"},
 

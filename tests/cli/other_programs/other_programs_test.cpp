@@ -72,7 +72,8 @@ const Case kCases[] = {
     {{"chat", "-m", "x", "--jinja"}, "--jinja", "leave it out"},
     {{"run", "-m", "x", "--format", "json"}, "--format", "--json-schema"},
     {{"run", "-m", "x", "--rope-scaling", "yarn"}, "--rope-scaling", "leave it out"},
-    {{"chat", "-m", "x", "--mmproj", "y"}, "--mmproj", "not supported"},
+    {{"chat", "-m", "x", "-mm", "y"}, "-mm", "--mmproj"},
+    {{"perplexity", "-m", "x", "--mmproj", "y"}, "--mmproj", "no pictures"},
     {{"perplexity", "-m", "x", "--kl-divergence-base", "y"}, "--kl-divergence-base", "--record-logits"},
     // Servers.
     {{"serve", "-m", "x", "-a", "name"}, "-a", "--alias NAME"},

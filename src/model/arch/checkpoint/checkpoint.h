@@ -2,8 +2,8 @@
 // are converted.
 //
 // May include: base, base/file, base/structured, base/threads, model/arch, model/arch/checkpoint/packed,
-// model/arch/family, model/arch/modules, model/file, model/file/hub, model/text/tokenizer, model/text/tokenizer/file,
-// number/codec, run/device.
+// model/arch/checkpoint/tower_file, model/arch/family, model/arch/modules, model/file, model/file/hub,
+// model/text/tokenizer, model/text/tokenizer/file, number/codec, run/device.
 #pragma once
 
 #include "model/arch/checkpoint/carry.h"

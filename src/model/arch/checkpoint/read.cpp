@@ -18,6 +18,7 @@
 #include "model/arch/checkpoint/pairs.h"
 #include "model/arch/checkpoint/parts.h"
 #include "model/arch/checkpoint/rows.h"
+#include "model/arch/checkpoint/tower_file/tower_file.h"
 #include "model/arch/checkpoint/wrapped.h"
 #include "model/arch/family/config_file.h"
 #include "model/arch/family/gguf_rules.h"
@@ -517,6 +518,28 @@ std::optional<Model> take_tower(const LibraryRef& library, const std::filesystem
   return model;
 }
 
+// The tower of a GGUF file of its own.
+Model take_tower_file(const LibraryRef& library, const std::filesystem::path& path) {
+  const auto file = std::make_shared<const file::SplitGguf>(path, library->formats());
+  const file::GgufMetadata& metadata = file->metadata();
+  if (!is_tower_file(metadata))
+    throw Error(Exit::user, fmt::format("{} holds no tower that reads pictures", path.string()),
+                "such files have the architecture 'clip'; other programs call them mmproj");
+  Model model;
+  model.family = tower_of_projector(*library, projector_of(metadata));
+  const GgufRules rules(*model.family);
+  rules.require(metadata);
+  model.name = fmt::format("pictures of {}", path.filename().string());
+  model.config = tower_config(*model.family, metadata, *file);
+  for (const std::string& key : rules.check(metadata, model.config))
+    warn(fmt::format("{}: the key '{}' is unknown and has no effect", metadata.source, key));
+  model.metadata = metadata;
+  const auto tensors = tensors_of_tower_file(*model.family, model.config, file, path.string());
+  Taker(model.family, tensors, path.string(), false).take_all(model, false);
+  model.files[path.string()] = preparation_in(metadata);
+  return model;
+}
+
 StreamedModel take_model(const LibraryRef& library, const std::filesystem::path& given, bool later) {
   const std::filesystem::path path = file::resolve_path(given);
   std::error_code failure;
@@ -549,6 +572,9 @@ Model read_model(const LibraryRef& library, const std::filesystem::path& path) {
 std::optional<Model> read_tower(const LibraryRef& library, const std::filesystem::path& given) {
   const std::filesystem::path path = file::resolve_path(given);
   std::error_code failure;
+  if (std::filesystem::is_regular_file(path, failure) &&
+      is_tower_file(file::read_gguf_metadata(MappedFile(path).bytes(), path.string())))
+    return naming(path, [&] { return take_tower_file(library, path); });
   if (!std::filesystem::is_directory(path, failure) || std::filesystem::exists(path / "model.gguf", failure) ||
       !std::filesystem::exists(path / "config.json", failure))
     return std::nullopt;

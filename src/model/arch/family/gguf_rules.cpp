@@ -209,7 +209,8 @@ void require_model_file(const file::GgufMetadata& metadata, size_t tensors) {
   constexpr Kind kKinds[] = {
       {"adapter", "an adapter, not a model", "give the base model here, and this file with --lora"},
       {"imatrix", "an importance matrix, not a model", "`lumen quantize MODEL OUT FORMAT --imatrix FILE` reads it"},
-      {"mmproj", "the vision part of a multimodal model", "give the file of the language model"},
+      {"mmproj", "the vision part of a multimodal model",
+       "give the file of the language model here, and this file with --mmproj"},
       {"vocab", "a vocabulary without weights", "give a file with weights; `lumen tokenize` reads this one"}};
   const std::string type = metadata.text("general.type", "model");
   if (type != "model") {
