@@ -98,6 +98,7 @@ void add_chat(CLI::App& app, Command& command) {
   auto flags = std::make_shared<ChatFlags>();
   CLI::App* sub = app.add_subcommand("chat", "Chat with a model");
   add_setting(*sub, "--model", flags->model);
+  add_setting(*sub, "--mmproj", flags->mmproj);
   add_setting(*sub, "--system", flags->system);
   auto* prompt = add_setting(*sub, "--prompt", flags->prompt);
   auto* load = add_setting(*sub, "--load", flags->load);

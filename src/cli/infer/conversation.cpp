@@ -18,6 +18,9 @@
 #include "model/arch/chat/chat.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/infer/session/step_plan.h"
+#include "model/infer/tower/picture_prompt.h"
+#include "model/serve/pictures/picture_chat.h"
+#include "model/serve/pictures/picture_parts.h"
 
 namespace lumen::cli {
 namespace {
@@ -30,6 +33,7 @@ constexpr const char* kHelp =
     "  /clear               delete the conversation\n"
     "  /system TEXT         set the system message; without TEXT: show it\n"
     "  /set NAME VALUE      another value of an option from now on, as /set temp 0.3; /set lists them\n"
+    "  /image FILE          show a picture with the next question\n"
     "  /model FILE          go on with another model\n"
     "  /stats               tokens, speed, and how full the context is\n"
     "  /regenerate          another answer to the last question\n"
@@ -44,8 +48,30 @@ constexpr const char* kHelp =
     "Ctrl-C stops an answer; twice it ends the program.\n";
 
 // Commands that completion offers. Other spellings of them are taken, too.
-constexpr std::string_view kCommands[] = {"/clear",      "/exit", "/help", "/history", "/load",   "/model",
+constexpr std::string_view kCommands[] = {"/clear",      "/exit", "/help", "/history", "/image",  "/load", "/model",
                                           "/regenerate", "/save", "/set",  "/stats",   "/system", "/undo"};
+
+// A message's content as text, with pictures by their names.
+std::string shown(const ordered_json& content) {
+  if (content.is_string()) return content;
+  std::string out;
+  for (const ordered_json& part : content)
+    out += part.contains("text") ? part["text"].get<std::string>()
+                                 : fmt::format("[{}] ", part["image_url"]["url"].get<std::string>());
+  return out;
+}
+
+// Whether a content can be that of a message: text, or a list with pictures.
+bool is_content(const ordered_json& content) {
+  if (content.is_string()) return true;
+  const auto is_part = [](const ordered_json& part) {
+    if (!part.is_object()) return false;
+    const ordered_json type = part.value("type", ordered_json()), url = part.value("image_url", ordered_json());
+    return (type == "text" && part.value("text", ordered_json()).is_string()) ||
+           (type == "image_url" && url.is_object() && url.value("url", ordered_json()).is_string());
+  };
+  return content.is_array() && std::all_of(content.begin(), content.end(), is_part);
+}
 
 ordered_json message(const char* role, const std::string& text) {
   ordered_json out = ordered_json::object();
@@ -106,6 +132,7 @@ ChatModel::ChatModel(const Shared& shared, const ChatFlags& flags)
 
 ChatEngine::ChatEngine(const Shared& shared, const ChatFlags& flags, std::unique_ptr<ChatModel> model)
     : model_(std::move(model)),
+      tower_(flags.mmproj.empty() ? flags.model : flags.mmproj),
       adapters_(flags.adapters.read(model_->model)),
       engine_(shared.engine()),
       loaded_(engine_, model_->model, adapters_),
@@ -120,6 +147,15 @@ void ChatEngine::use(const SamplingFlags& sampling) {
   generator_ = std::make_unique<model::infer::Generator>(loaded_, all.session, all.sampling, all.generate,
                                                          draft_.make(model_->model, all.session));
   context_ = model::infer::session_options(model_->model, all.session).context;
+  sampling_ = sampling;
+}
+
+PictureReader& ChatEngine::pictures() {
+  if (!pictures_) {
+    pictures_.emplace(model_->library, tower_, loaded_, sampling_.session.exact);
+    use(sampling_);  // sessions that were made before read none
+  }
+  return *pictures_;
 }
 
 Conversation::Conversation(const Shared& shared, ChatFlags& flags, const ChatModel& model,
@@ -144,9 +180,14 @@ std::string Conversation::prompt(bool ids) {
 }
 
 void Conversation::ask(const std::string& text, bool is_terminal) {
-  messages_.push_back(message("user", text));
+  model::serve::MixedContent content;
+  for (const std::string& file : attached_) content.add_picture(file);
+  content.add_text(text);
+  messages_.push_back(message("user", ""));
+  messages_.back()["content"] = content.json();
   try {
     answer(is_terminal);
+    attached_.clear();
   } catch (const Error&) {
     drop("user");  // a question without an answer is removed from the conversation
     throw;
@@ -166,6 +207,8 @@ bool Conversation::command(const std::string& line, bool is_terminal) {
   } else if (name == "/clear" || name == "/new") {
     const std::string system = system_text();
     messages_ = ordered_json::array();
+    attached_.clear();
+    pictures_.clear();
     set_system(system);
     note("the conversation begins anew");
   } else if (name == "/system") {
@@ -177,6 +220,8 @@ bool Conversation::command(const std::string& line, bool is_terminal) {
     }
   } else if (name == "/set") {
     set(rest);
+  } else if (name == "/image") {
+    attach(rest);
   } else if (name == "/model") {
     use_model(rest);
   } else if (name == "/stats") {
@@ -192,8 +237,7 @@ bool Conversation::command(const std::string& line, bool is_terminal) {
     note(drop("user") ? "taken back" : "there is no question yet");
   } else if (name == "/history") {
     if (messages_.empty()) note("the conversation is empty");
-    for (const auto& m : messages_)
-      note(fmt::format("{}: {}", m["role"].get<std::string>(), m["content"].get<std::string>()));
+    for (const auto& m : messages_) note(fmt::format("{}: {}", m["role"].get<std::string>(), shown(m["content"])));
   } else if (name == "/save" || name == "/load") {
     if (rest.empty()) {
       note(name + " needs the name of a file");
@@ -222,7 +266,7 @@ Completion Conversation::complete(const std::string& before) {
     for (const std::string_view name : kCommands) offer(std::string(name));
   } else if (command == "/set" && before.find_first_not_of(' ', space) >= out.from) {
     for (std::string& name : names_of_options()) offer(std::move(name));
-  } else if (command == "/save" || command == "/load" || command == "/model") {
+  } else if (command == "/save" || command == "/load" || command == "/model" || command == "/image") {
     // Names of files may have spaces: all that follows the command is one.
     out.from = std::min(before.find_first_not_of(' ', space), before.size());
     const std::filesystem::path typed = before.substr(out.from);
@@ -273,9 +317,13 @@ void Conversation::load(const std::string& file) {
   if (!list.is_array()) throw user_error("{}: no list of messages", file);
   for (const auto& m : list) {
     const bool whole = m.is_object() && m.contains("role") && m["role"].is_string() && m.contains("content") &&
-                       m["content"].is_string();
+                       is_content(m["content"]);
     if (!whole) throw user_error("{}: a message lacks \"role\" or \"content\"", file);
   }
+  // Pictures are read now, so that a missing one does not fail each later answer.
+  ordered_json shown_ones = list;
+  if (engine_)
+    for (const model::serve::PicturePart& part : model::serve::take_pictures(shown_ones)) (void)picture(part.address);
   messages_ = list;
   note(fmt::format("{} messages read from {}", messages_.size(), file));
 }
@@ -330,8 +378,11 @@ void Conversation::use_model(const std::string& file) {
   // Both models are in memory until the other one is ready, so that the chat can go on when it fails.
   ChatFlags other = flags_;
   other.model = file;
+  other.mmproj.clear();  // it is that of the model before
   engine_ = std::make_unique<ChatEngine>(shared_, other, std::make_unique<ChatModel>(shared_, other));
   flags_.model = file;
+  flags_.mmproj.clear();
+  pictures_.clear();
   totals_ = {};
   note(fmt::format("{} answers from now on", file));
 }
@@ -344,8 +395,48 @@ void Conversation::show_stats() const {
                    engine_->context()));
 }
 
+const model::infer::PictureRef& Conversation::picture(const std::string& file) {
+  PictureReader& reader = engine_->pictures();
+  model::infer::PictureRef& out = pictures_[file];
+  if (!out) {
+    try {
+      out = reader.read(std::filesystem::path(file));
+    } catch (const Error&) {
+      pictures_.erase(file);
+      throw;
+    }
+  }
+  return out;
+}
+
+// A picture is read when it is named, so that a mistake shows before the question is typed.
+void Conversation::attach(const std::string& file) {
+  if (file.empty()) {
+    note(attached_.empty() ? "/image FILE: a picture for the next question"
+                           : fmt::format("with the next question: {}", fmt::join(attached_, ", ")));
+    return;
+  }
+  const model::infer::PictureRef& seen = picture(file);
+  attached_.push_back(file);
+  note(fmt::format("{} goes with the next question ({} tokens)", file, seen->ids.size()));
+}
+
+std::vector<model::text::TokenId> Conversation::tokens() {
+  const model::text::Tokenizer& tokenizer = *read().model.tokenizer;
+  ordered_json messages = messages_;
+  const std::vector<model::serve::PicturePart> parts = model::serve::take_pictures(messages);
+  if (parts.empty()) return model::templates::chat_tokens(tokenizer, read().chosen.chat, messages_, more_);
+  std::vector<model::infer::PictureRef> shown_ones;
+  for (const model::serve::PicturePart& part : parts) shown_ones.push_back(picture(part.address));
+  const model::arch::PictureText& how = engine_->pictures().text();
+  const model::templates::ChatRenderer renderer(tokenizer, read().chosen.chat);
+  const model::templates::ChatPrompt prompt =
+      model::serve::picture_prompt(renderer, messages, more_, model::templates::PromptEnd::opening, how);
+  return model::infer::with_pictures(tokenizer, prompt.ids, how, shown_ones);
+}
+
 void Conversation::answer(bool is_terminal) {
-  const auto tokens = model::templates::chat_tokens(*read().model.tokenizer, read().chosen.chat, messages_, more_);
+  const std::vector<model::text::TokenId> tokens = this->tokens();
   AnswerOutput output(flags_.markdown);
   const auto result = engine_->generator().answer(
       tokens, true, [&](std::string_view text) { output.put(text); }, [] { return !interrupted().load(); });

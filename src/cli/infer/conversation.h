@@ -1,6 +1,7 @@
 // The conversation of `lumen chat`: its messages, its model, and the commands that begin with a slash.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,13 +13,14 @@
 #include "cli/infer/drafts.h"
 #include "cli/infer/mapping.h"
 #include "cli/infer/sampling.h"
+#include "cli/pictures/pictures.h"
 #include "cli/terminal/line_editor.h"
 #include "model/templates/chat.h"
 
 namespace lumen::cli {
 
 struct ChatFlags {
-  std::string model, system, template_name, template_values, prompt, load;
+  std::string model, mmproj, system, template_name, template_values, prompt, load;
   SamplingFlags sampling;
   AdapterFlags adapters;
   Mapping mapping;
@@ -50,14 +52,19 @@ class ChatEngine {
   void use(const SamplingFlags& sampling);
   const ChatModel& read() const { return *model_; }
   model::infer::Generator& generator() { return *generator_; }
+  // Reads pictures from now on. Error for models that read none.
+  PictureReader& pictures();
   int64_t context() const { return context_; }  // tokens
 
  private:
   std::unique_ptr<ChatModel> model_;
+  std::string tower_;  // the file or folder that has it
+  SamplingFlags sampling_;
   std::vector<model::arch::ScaledAdapter> adapters_;
   run::Engine engine_;
   model::infer::LoadedModel loaded_;
   DraftChoice draft_;
+  std::optional<PictureReader> pictures_;  // of the first picture on
   std::unique_ptr<model::infer::Generator> generator_;
   int64_t context_ = 0;
 };
@@ -87,6 +94,9 @@ class Conversation {
   void use_model(const std::string& file);
   void show_stats() const;
   void answer(bool is_terminal);
+  void attach(const std::string& file);
+  const model::infer::PictureRef& picture(const std::string& file);
+  std::vector<model::text::TokenId> tokens();
   const ChatModel& read() const { return engine_ ? engine_->read() : model_; }
 
   const Shared& shared_;
@@ -94,6 +104,8 @@ class Conversation {
   const ChatModel& model_;  // while there is no engine
   std::unique_ptr<ChatEngine> engine_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array(), more_ = nlohmann::ordered_json::object();
+  std::vector<std::string> attached_;                         // files of pictures for the next question
+  std::map<std::string, model::infer::PictureRef> pictures_;  // of the conversation, by file
   struct {
     int64_t answers = 0, read = 0, made = 0, drafted = 0, accepted = 0;
     double read_seconds = 0, made_seconds = 0;

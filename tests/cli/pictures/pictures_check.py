@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`lumen run --image` with the tiny models of tests/model/fixtures/pictures: the most likely tokens are those of transformers, pictures
+"""`lumen run --image` and `/image` of `lumen chat` with the tiny models of tests/model/fixtures/pictures: the most likely tokens are those of transformers, pictures
 stand before a prompt that has no places for them, and what cannot be read is refused by name.
 
 usage: pictures_check.py LUMEN
@@ -20,6 +20,39 @@ MARK = "<|vision_start|><|image_pad|><|vision_end|>"
 def run(model, *words):
     return subprocess.run([LUMEN, "run", "-m", str(model), "--exact", "--temp", "0", "-n", "8", "--no-display-prompt", "--no-markdown",
                            *map(str, words)], capture_output=True, stdin=subprocess.DEVNULL, timeout=300)
+
+
+# One template that knows pictures, and one that does not.
+SEEING = """{% for m in messages %}[{{ m['role'] }}] {% if m['content'] is string %}{{ m['content'] }}{% else %}{% for p in m['content'] %}\
+{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
+BLIND = """{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
+
+
+def chat(model, template, lines, *words):
+    return subprocess.run([LUMEN, "chat", "-m", str(model), "--exact", "--temp", "0", "-n", "8", "--no-markdown", "--chat-template", str(template),
+                           *map(str, words)], capture_output=True, input="".join(line + "\n" for line in lines).encode(), timeout=300)
+
+
+def chats(model, folder):
+    wide, tall = SHOWN / "wide.png", SHOWN / "tall.webp"
+    kept = Path(folder) / "kept.json"
+    for name, text in (("seeing", SEEING), ("blind", BLIND)):
+        template = Path(folder) / f"{name}.jinja"
+        template.write_text(text)
+        want = run(model, "-p", f"[user] {MARK}{MARK}both?<|im_end|>\n[assistant] ", "--image", wide, "--image", tall)
+        done = chat(model, template, [f"/image {wide}", f"/image {tall}", "both?", f"/save {kept}", "/undo", "both?"])
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stdout.startswith(want.stdout) and want.stdout.strip(), (done.stdout, want.stdout)
+        blind = run(model, "-p", "[user] both?<|im_end|>\n[assistant] ")
+        assert done.stdout == want.stdout + blind.stdout, "a picture stayed after its question was taken back"
+        # A kept conversation has its pictures; another answer to the question is the same one.
+        again = chat(model, template, ["/regenerate", "/history"], "--load", kept)
+        assert again.returncode == 0 and again.stdout == want.stdout, (again.stderr.decode(), again.stdout)
+        assert f"[{wide}]" in again.stderr.decode(), again.stderr.decode()
+    said(chat(model, template, [f"/image {folder}/missing.png"]), "missing.png")
+    said(chat(model, template, [f"/image {SHOWN / 'wide.png.rgb'}"]), "no picture that can be read")
 
 
 def said(done, text):
@@ -62,6 +95,8 @@ def main():
             (blind / file.name).write_bytes(file.read_bytes())
         (blind / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
         said(run(blind, "-p", "a", "--image", SHOWN / "wide.png"), "reads no pictures")
+        chats(model, folder)
+        said(chat(blind, Path(folder) / "blind.jinja", [f"/image {SHOWN / 'wide.png'}"]), "reads no pictures")
         cut = Path(folder) / "cut.jpg"
         cut.write_bytes((SHOWN / "tall.jpg").read_bytes()[:700])
         said(run(model, "-p", "a", "--image", cut), "cut.jpg: the JPEG data is damaged")
