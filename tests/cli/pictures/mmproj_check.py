@@ -87,6 +87,8 @@ def tower(folder, kind):
             part = {"merger.ln_q": "v.post_ln", "merger.norm": "v.post_ln", "merger.mlp.0": "mm.0", "merger.linear_fc1": "mm.0",
                     "merger.mlp.2": "mm.2", "merger.linear_fc2": "mm.2"}[stem]
             out[f"{part}.{kind_of}"] = shape, values
+    if "num_position_embeddings" in vision:
+        meta["clip.vision.image_size"] = math.isqrt(vision["num_position_embeddings"]) * vision["patch_size"]
     if deep:
         meta["clip.vision.is_deepstack_layers"] = [i in deep for i in range(vision["depth"])]
     if "fullatt_block_indexes" in vision:

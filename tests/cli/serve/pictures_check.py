@@ -32,7 +32,7 @@ SEEING = """{% for m in messages %}[{{ m['role'] }}] {% if m['content'] is strin
 {% if p['type'] == 'image' or 'image_url' in p %}<|vision_start|><|image_pad|><|vision_end|>{% elif 'text' in p %}{{ p['text'] }}{% endif %}\
 {% endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
-BLIND = """{% for m in messages %}[{{ m['role'] }}] {{ m['content'] | trim }}<|im_end|>
+BLIND = """{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}[assistant] {% endif %}"""
 
 
@@ -194,7 +194,7 @@ def hostile(server):
     good = (SHOWN / "wide.png").read_bytes()
     url = "data:image/png;base64,"
     refused(server, [part(url + "%%%")], "base64")
-    refused(server, [part(url + b64(good)[:-9])], "damaged")
+    refused(server, [part(url + b64(good)[:-400])], "damaged")
     refused(server, [part(url + b64(good)[:-3])], "base64")
     refused(server, [part(url)], "no data")
     refused(server, [part("data:image/png," + b64(good))], "base64")
@@ -395,7 +395,8 @@ def main():
                 refused(server, [part(data_url("wide.png"))], "reads no pictures")
                 assert server.json("/props")["modalities"]["vision"] is False
                 assert server.json("/v1/models")["data"][0]["input_modalities"] == ["text"]
-                assert answer(server, "hello")[1]["prompt_tokens"] > 5
+                if "--no-pictures" in words:
+                    assert answer(server, "hello")[1]["prompt_tokens"] > 5
             finally:
                 server.process.kill()
     print("pictures in requests: as `lumen run` reads them, and strangers are refused")
