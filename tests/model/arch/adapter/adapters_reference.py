@@ -62,6 +62,15 @@ CASES = {
     "experts_down": ("mixtral", dict(r=3, lora_alpha=4, target_modules=[], target_parameters=["mlp.experts.down_proj", "mlp.gate.weight"],
                                      rank_pattern={"experts.down_proj": 2}, alpha_pattern={"gate.weight": 9})),
     "experts_between": ("gpt_oss", dict(r=2, lora_alpha=4, target_modules=[], target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    # All linear modules (of some families those that peft takes) where layers differ: recurrent ones, two sizes of heads, experts as
+    # parameters and shared ones.
+    "all_of_deltas": ("qwen3_5", dict(r=2, lora_alpha=4, target_modules="all-linear")),
+    "all_of_deltas_moe": ("qwen3_5_moe", dict(r=2, lora_alpha=4, target_modules="all-linear", target_parameters=["mlp.experts.gate_up_proj", "mlp.experts.down_proj"])),
+    "all_of_two_sizes": ("gemma4", dict(r=2, lora_alpha=4, target_modules="all-linear")),
+    "all_of_scans": ("granite_h_moe", dict(r=2, lora_alpha=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "in_proj", "output_linear"])),
+    "all_of_chunks": ("llama4", dict(r=2, lora_alpha=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])),
+    "all_of_convolutions": ("lfm2", dict(r=2, lora_alpha=4, target_modules="all-linear")),
+    "all_of_indexers": ("deepseek_v32", dict(r=2, lora_alpha=4, target_modules=["q_a_proj", "kv_a_proj_with_mqa", "o_proj", "gate_proj", "up_proj", "down_proj", "wk"])),
     # Only some of what the names say.
     "some_layers": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj", "v_proj"], exclude_modules=["layers.1.self_attn.v_proj"],
                                   layers_to_transform=[1], layers_pattern="layers")),
