@@ -1,6 +1,7 @@
 // needs: none. Several texts in one window: every family's losses and gradients are those of the texts one by one.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "graph/grad/reverse.h"
@@ -140,8 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Packing,
                          testing::Values("llama", "gemma2", "gemma3", "gpt2", "gpt_oss", "qwen3", "mixtral",
                                          "deepseek_v2", "ministral3", "llama4_grows"));
 
-// No family of the library is left out: each is recognised, or refused because it has recurrent states, or chunks that
-// are counted from the beginning.
+// No family of the library is left out: each is recognised, or refused because it has recurrent states, chunks that are
+// counted from the beginning, or an indexer, whose keys are chosen by rotated queries.
 TEST(Packing, EveryFamilyIsRecognised) {
   for (const std::string& name : names_in(kFamilies)) {
     const arch::Model m = read_hf(test_library(), kFamilies / name);
@@ -152,12 +153,20 @@ TEST(Packing, EveryFamilyIsRecognised) {
       EXPECT_THROW(g = graph::changed(std::move(g), {.texts_apart = true}), Error) << name;
       continue;
     }
-    if (name == "llama4") {
+    static const std::map<std::string, std::string> kRefused = {
+        {"llama4", "mask divides positions"},
+        {"axk2", "become more than factors of scores"},
+        {"axk2_groups", "become more than factors of scores"},
+        {"deepseek_v32", "become more than factors of scores"},
+        {"glm_moe_dsa", "become more than factors of scores"},
+        {"glm_moe_dsa_every", "become more than factors of scores"},
+    };
+    if (const auto refused = kRefused.find(name); refused != kRefused.end()) {
       try {
         g = graph::changed(std::move(g), {.texts_apart = true});
         ADD_FAILURE() << name;
       } catch (const Error& e) {
-        EXPECT_NE(std::string(e.what()).find("mask divides positions"), std::string::npos) << e.what();
+        EXPECT_NE(std::string(e.what()).find(refused->second), std::string::npos) << name << ": " << e.what();
       }
       continue;
     }

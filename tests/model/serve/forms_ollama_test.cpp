@@ -95,13 +95,13 @@ TEST(ServeOllama, FormatsThinkingAndCallsAreTranslated) {
 
 TEST(ServeOllama, WhatCannotBeDoneIsRefused) {
   for (const char* bad :
-       {R"({"messages": [{"role": "user", "content": "a", "images": ["aGk="]}]})", R"({"messages": {}})",
+       {R"({"messages": [{"role": "user", "content": "a", "images": [3]}]})", R"({"messages": {}})",
         R"({"messages": [3]})", R"({"messages": [], "format": 3})", R"({"messages": [], "think": "much"})",
         R"({"messages": [], "options": []})", R"({"messages": [], "options": {"num_predict": "x"}})",
         R"({"messages": [], "options": {"messages": []}})", R"({"messages": [], "stream": 3})",
         R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "x"}]}]})"})
     EXPECT_THROW((void)read_ollama_chat(json_of(bad)), Refusal) << bad;
-  for (const char* bad : {R"({"prompt": "a", "images": ["aGk="]})", R"({"prompt": 3})",
+  for (const char* bad : {R"({"prompt": "a", "images": "aGk="})", R"({"prompt": 3})",
                           R"({"prompt": "a", "context": [1]})", R"({"prompt": "a", "template": "{{ .Prompt }}"})",
                           R"({"prompt": "a", "suffix": "b"})", R"({"prompt": "a", "raw": true, "system": "b"})"})
     EXPECT_THROW((void)read_ollama_generate(json_of(bad), letters()), Refusal) << bad;
