@@ -8,17 +8,25 @@ folder=$(realpath -m "$1")
 shift
 mkdir -p "$folder/downloaded"
 
+# debootstrap leaves /proc mounted in some releases, and where it fails; what walks through the folder would walk there, too.
+unmount_proc() {
+  if mountpoint -q "$1/proc"; then umount "$1/proc"; fi
+}
+
 # What ubuntu releases are signed with is no package of Debian 12; debootstrap then compares checksums alone.
 make_root() {  # name, release, mirror, script, options
   local name=$1 release=$2 mirror=$3 script=$4
   shift 4
   if [[ -e $folder/$name/made ]]; then return; fi
+  unmount_proc "$folder/$name"
   rm -rf "${folder:?}/$name"
   if ! debootstrap --variant=minbase --cache-dir="$folder/downloaded" "$@" "$release" "$folder/$name" "$mirror" \
     "/usr/share/debootstrap/scripts/$script" > "$folder/$name.log" 2>&1; then
+    unmount_proc "$folder/$name"
     tail -n 3 "$folder/$name.log" >&2
     return 1
   fi
+  unmount_proc "$folder/$name"
   touch "$folder/$name/made"
 }
 
