@@ -199,13 +199,11 @@ bool run_by_layers(model::compress::ByLayers& run, const std::filesystem::path& 
   const Stopwatch watch;
   Progress progress;
   catch_interrupts();
-  size_t first = SIZE_MAX;
   std::optional<RemainingTime> time;
   const bool whole = run.run(
       [&](const model::compress::ByLayersProgress& p) {
-        if (first == SIZE_MAX && p.part > 0)
+        if (!time && p.part > 0)
           note(fmt::format("going on with part {} of {}, from '{}'", p.part + 1, p.parts, folder.string()));
-        first = std::min(first, p.part);
         if (!time) time.emplace(p.parts);
         const double left = time->left(p.part, p.share, watch.seconds());
         progress.update(fmt::format("quantize part {}/{} {:.0f}% {} | {:.0f} s left", p.part + 1, p.parts,

@@ -7,5 +7,6 @@
 // model/compress/choose, model/compress/criteria, model/compress/equivalent_transform, model/compress/layers,
 // model/compress/rotate, model/compress/score, model/compress/split, model/file, model/infer/measure,
 // model/infer/session, model/recipe, model/recipe/record, model/report/compression, number/facts, run/device,
-// run/engine. Offers: calibrated.h.
+// run/engine.
+// Offers: calibrated.h.
 #pragma once

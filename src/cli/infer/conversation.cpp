@@ -397,16 +397,8 @@ void Conversation::show_stats() const {
 
 const model::infer::PictureRef& Conversation::picture(const std::string& file) {
   PictureReader& reader = engine_->pictures();
-  model::infer::PictureRef& out = pictures_[file];
-  if (!out) {
-    try {
-      out = reader.read(std::filesystem::path(file));
-    } catch (const Error&) {
-      pictures_.erase(file);
-      throw;
-    }
-  }
-  return out;
+  if (const auto known = pictures_.find(file); known != pictures_.end()) return known->second;
+  return pictures_.emplace(file, reader.read(std::filesystem::path(file))).first->second;
 }
 
 // A picture is read when it is named, so that a mistake shows before the question is typed.

@@ -1,21 +1,17 @@
 #include "cli/pictures/pictures.h"
 
+#include <optional>
+
 #include "base/error.h"
 #include "base/file/file.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/image/image.h"
 
 namespace lumen::cli {
-
-std::optional<model::arch::Model> tower_of_model(const model::arch::LibraryRef& library,
-                                                 const std::filesystem::path& path) {
-  return model::arch::read_tower(library, path);
-}
-
 namespace {
 
 model::arch::Model tower_in(const model::arch::LibraryRef& library, const std::filesystem::path& path) {
-  std::optional<model::arch::Model> tower = tower_of_model(library, path);
+  std::optional<model::arch::Model> tower = model::arch::read_tower(library, path);
   if (!tower)
     throw Error(Exit::user, fmt::format("'{}' reads no pictures", path.string()),
                 "docs/guide/pictures.md lists the models that do, as Hugging Face folders");

@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +19,6 @@
 namespace lumen::cli {
 
 inline constexpr uint64_t kLargestPictureFile = uint64_t{64} << 20;
-
-// The tower of the model at `path`, or in that file alone; nullopt where there is none.
-std::optional<model::arch::Model> tower_of_model(const model::arch::LibraryRef& library,
-                                                 const std::filesystem::path& path);
 
 // A model that reads pictures. From its construction on, sessions of `loaded` do so.
 class PictureReader {

@@ -22,7 +22,6 @@
 #include "cli/names.h"
 #include "cli/numbers.h"
 #include "cli/output.h"
-#include "cli/pictures/pictures.h"
 #include "cli/serve/http.h"
 #include "cli/serve/routes.h"
 #include "cli/servers/servers.h"
@@ -223,7 +222,7 @@ class Host {
                   model::serve::SchedulerOptions* options) {
     // A model without a generating part, or without steps with pictures, serves what it has.
     if (!model_.family->has_function("step_many_seeing")) return;
-    std::optional<model::arch::Model> tower = tower_of_model(library, file);
+    std::optional<model::arch::Model> tower = model::arch::read_tower(library, file);
     if (!tower) return;
     tower_.emplace(engine_, std::move(*tower), options->session.exact);
     options->tower = &*tower_;

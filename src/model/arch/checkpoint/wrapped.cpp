@@ -5,27 +5,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/arch/checkpoint/tower_file/renamed_tensors.h"
 #include "model/arch/family/tower.h"
 
 namespace lumen::model::arch {
-namespace {
-
-// Tensors of another file under other names.
-class RenamedTensors : public file::TensorFile {
- public:
-  RenamedTensors(std::shared_ptr<const file::TensorFile> file, std::vector<file::StoredTensor> tensors,
-                 const std::string& name)
-      : file_(std::move(file)) {
-    tensors_ = std::move(tensors);
-    index(name);
-  }
-
- private:
-  std::shared_ptr<const file::TensorFile> file_;  // owns the bytes
-};
-
-}  // namespace
-
 const nlohmann::json* text_part(const nlohmann::json& config, const std::string& member) {
   const auto part = config.find(member);
   return part != config.end() && part->is_object() ? &*part : nullptr;

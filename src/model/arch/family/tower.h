@@ -21,7 +21,7 @@ struct PictureText {
   std::string place;  // .. and in it the token that stands for each row (picture_place)
   // What chat templates write for a picture, if it is not the mark (picture_written).
   std::string written = {};
-  // Tokens behind each line of rows (picture_line_end) and, in its place, behind the last one (picture_end).
+  // Tokens after each line of rows (picture_line_end), and after the last one in its place (picture_end).
   std::string line_end = {}, end = {};
 };
 PictureText picture_text(const Family& tower);

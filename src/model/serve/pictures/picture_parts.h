@@ -14,7 +14,7 @@ struct PicturePart {
 };
 
 // Takes the addresses of pictures out of messages, in their order: what is left of a part is {"type": "image"}. Throws
-// templates::MessageFault-like PictureFault with the place for parts that have no address.
+// PictureFault with the place for parts that have no address.
 std::vector<PicturePart> take_pictures(nlohmann::ordered_json& messages);
 
 // A content that is written part by part: a string as long as it has no pictures, and a list of parts from then on.

@@ -45,7 +45,7 @@ JsonFit json_fit(std::string_view text, std::string_view wanted) {
   return {true, true, at};
 }
 
-// The line that opens a Markdown block of JSON, which may stand around an object, and its end.
+// The line that opens a Markdown block of JSON, which may stand around an object.
 constexpr std::string_view kFences[] = {"```json\n", "```\n"};
 
 size_t blanks_at_begin(std::string_view text) {

@@ -6,25 +6,13 @@
 #include <set>
 
 #include "base/error.h"
+#include "model/arch/checkpoint/tower_file/renamed_tensors.h"
 #include "model/arch/family/config_file.h"
 
 namespace lumen::model::arch {
 namespace {
 
 constexpr const char *kArchitecture = "clip", *kProjectors[] = {"clip.projector_type", "clip.vision.projector_type"};
-
-class NamedTensors : public file::TensorFile {
- public:
-  NamedTensors(std::shared_ptr<const file::TensorFile> file, std::vector<file::StoredTensor> tensors,
-               const std::string& name)
-      : file_(std::move(file)) {
-    tensors_ = std::move(tensors);
-    index(name);
-  }
-
- private:
-  std::shared_ptr<const file::TensorFile> file_;  // owns the bytes
-};
 
 std::vector<std::string> texts_in(const lang::Attribute& a, size_t least) {
   std::vector<std::string> out;
@@ -53,7 +41,7 @@ std::string with_star(std::string pattern, const std::string& number) {
   return star == std::string::npos ? pattern : pattern.replace(star, 1, number);
 }
 
-// The number behind `begin`; nullopt where there is none.
+// The number after `begin`; nullopt where there is none.
 std::optional<int64_t> number_after(const std::string& begin, const std::string& name, size_t* end) {
   if (!name.starts_with(begin)) return std::nullopt;
   *end = name.find('.', begin.size());
@@ -192,7 +180,7 @@ std::shared_ptr<const file::TensorFile> tensors_of_tower_file(const Family& fami
     for (const int64_t n : t.shape) stored *= n;
     if (wanted == stored) t.shape = shape->second;
   }
-  return std::make_shared<const NamedTensors>(std::move(file), std::move(tensors), name);
+  return std::make_shared<const RenamedTensors>(std::move(file), std::move(tensors), name);
 }
 
 }  // namespace lumen::model::arch

@@ -3,6 +3,7 @@
 // tests/cli/pictures/mmproj_check.py.
 //
 // May include: base, model/arch/family, model/file.
+// Offers: renamed_tensors.h.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ namespace lumen::model::arch {
 
 // How a tower's tensors stand in such files, by attributes of its text; * is the number of a layer:
 //   gguf_joined NAME PART ..           rows of these tensors follow each other in one
-//   gguf_counted BEGIN LAYERS COUNT    behind BEGIN are numbers of layers, those where the config key LAYERS is 1; the
+//   gguf_counted BEGIN LAYERS COUNT    after BEGIN are numbers of layers, those  where the config key LAYERS is 1; the
 //                                      text counts them, and has their number as COUNT
 struct TowerNames {
   explicit TowerNames(const Family& family);
